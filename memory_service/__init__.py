@@ -1,0 +1,1 @@
+"""MemoryService: long-term memory of users over gRPC."""

@@ -1,0 +1,1 @@
+"""Implementations of the ports. Drivers' errors are translated here and go no further."""

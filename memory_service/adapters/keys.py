@@ -1,0 +1,110 @@
+"""Key-encryption keys from a file or from the environment.
+
+The file is JSON: {"current": "k1", "keys": {"k1": "<base64 of 32 bytes>"}}, mode 0600. It is made once, where nothing
+is wrapped yet; losing it means losing every memory, so it is never made anew while wrapped keys exist.
+"""
+
+import base64
+import binascii
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from memory_service.ports import KeyMissing
+
+_NONCE = 12
+
+
+class KeyFileError(Exception):
+    """The key file or the keys in the environment cannot be used; the text says what to do."""
+
+
+class LocalKeyProvider:
+    """KeyProvider over keys held in this process."""
+
+    def __init__(self, keys: Mapping[str, bytes], current: str) -> None:
+        if current not in keys:
+            raise KeyFileError(
+                f"the current key '{current}' is not among the keys ({', '.join(sorted(keys)) or 'none'})"
+            )
+        for name, key in keys.items():
+            if len(key) != 32:
+                raise KeyFileError(f"key '{name}' has {len(key)} bytes, it must have 32")
+        self._ciphers = {name: AESGCM(key) for name, key in keys.items()}
+        self._current = current
+
+    @property
+    def current(self) -> str:
+        return self._current
+
+    def holds(self, kek_id: str) -> bool:
+        return kek_id in self._ciphers
+
+    def wrap(self, data_key: bytes, context: bytes) -> bytes:
+        nonce = os.urandom(_NONCE)
+        return nonce + self._ciphers[self._current].encrypt(nonce, data_key, context)
+
+    def unwrap(self, kek_id: str, wrapped: bytes, context: bytes) -> bytes:
+        cipher = self._ciphers.get(kek_id)
+        if cipher is None:
+            raise KeyMissing(kek_id)
+        try:
+            return cipher.decrypt(wrapped[:_NONCE], wrapped[_NONCE:], context)
+        except InvalidTag as error:
+            raise ValueError(f"what key {kek_id} should open was not wrapped with it") from error
+
+
+def parse_keys(keys: Mapping[str, str], current: str) -> LocalKeyProvider:
+    """A provider from base64 texts by key id; KeyFileError names what is wrong."""
+    try:
+        return LocalKeyProvider({name: base64.b64decode(text, validate=True) for name, text in keys.items()}, current)
+    except (binascii.Error, ValueError) as error:
+        raise KeyFileError(f"a key is not base64: {error}") from error
+
+
+def read_key_file(path: Path) -> LocalKeyProvider:
+    """Opens a key file."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return parse_keys(content["keys"], content["current"])
+    except KeyFileError as error:
+        raise KeyFileError(f"{path}: {error}") from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise KeyFileError(f"{path} is not a key file: {error}") from error
+
+
+def make_key_file(path: Path) -> LocalKeyProvider:
+    """Makes a key file with one new key, k1. Never overwrites one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content = {"current": "k1", "keys": {"k1": base64.b64encode(os.urandom(32)).decode()}}
+    _write_new(path, json.dumps(content, indent=2) + "\n")
+    return read_key_file(path)
+
+
+def add_key(path: Path) -> str:
+    """Adds a new key to a key file and makes it the current one; answers its id. The old ones stay."""
+    read_key_file(path)
+    content = json.loads(path.read_text(encoding="utf-8"))
+    number = 1
+    while f"k{number}" in content["keys"]:
+        number += 1
+    content["keys"][f"k{number}"] = base64.b64encode(os.urandom(32)).decode()
+    content["current"] = f"k{number}"
+    fresh = path.with_suffix(".new")
+    fresh.unlink(missing_ok=True)
+    _write_new(fresh, json.dumps(content, indent=2) + "\n")
+    fresh.replace(path)
+    return f"k{number}"
+
+
+def _write_new(path: Path, text: str) -> None:
+    """Writes a file only this user can read, and does not return before it is on the disk."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())

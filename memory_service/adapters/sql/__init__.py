@@ -1,0 +1,1 @@
+"""The record on SQLAlchemy Core: SQLite (embedded), MySQL 8 and MariaDB (production)."""

@@ -1,0 +1,68 @@
+"""Settings that were changed at run time, and who changed them, on SQL."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import delete, func, insert, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+from uuid_utils import uuid7
+
+from memory_service.adapters.sql.engine import Database
+from memory_service.adapters.sql.schema import setting, setting_change
+from memory_service.record import EtagMismatch
+
+_values = select(setting.c.name, setting.c.value).where(setting.c.name != "")
+
+
+async def _load(connection: AsyncConnection) -> tuple[dict[str, str], str]:
+    values = dict(tuple(row) for row in await connection.execute(_values))
+    newest = (await connection.execute(select(func.max(setting_change.c.id)))).scalar_one_or_none()
+    return values, newest or "0"
+
+
+class SqlSettingStore:
+    """SettingStore on a Database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def load(self) -> tuple[dict[str, str], str]:
+        return await self._database.read(_load)
+
+    async def save(
+        self, changes: Mapping[str, str | None], *, etag: str, actor: str, at: int, request_id: str
+    ) -> tuple[dict[str, str], str]:
+        async def work(connection: AsyncConnection) -> tuple[dict[str, str], str]:
+            # The line '' is the lock that writers of settings queue for; it is no setting.
+            await connection.execute(self._database.upsert(setting, {"name": "", "value": ""}, {"value": ""}))
+            values, present = await _load(connection)
+            if request_id and await self._known(connection, actor, request_id):
+                return values, present
+            if etag and etag != present:
+                raise EtagMismatch
+            for name, value in changes.items():
+                await self._set(connection, name, value)
+                line: dict[str, Any] = {
+                    "id": str(uuid7()),
+                    "at": at,
+                    "actor": actor,
+                    "request_id": request_id or None,
+                    "name": name,
+                    "old_value": values.get(name),
+                    "new_value": value,
+                }
+                await connection.execute(insert(setting_change).values(line))
+            return await _load(connection)
+
+        return await self._database.transaction(work)
+
+    async def _known(self, connection: AsyncConnection, actor: str, request_id: str) -> bool:
+        c = setting_change.c
+        query = select(c.id).where(c.actor == actor, c.request_id == request_id).limit(1)
+        return (await connection.execute(query)).one_or_none() is not None
+
+    async def _set(self, connection: AsyncConnection, name: str, value: str | None) -> None:
+        if value is None:
+            await connection.execute(delete(setting).where(setting.c.name == name))
+        else:
+            await connection.execute(self._database.upsert(setting, {"name": name, "value": value}, {"value": value}))

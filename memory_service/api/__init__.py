@@ -1,0 +1,1 @@
+"""gRPC: protobuf stops here."""

@@ -1,0 +1,92 @@
+"""AdminService over gRPC."""
+
+from typing import Any
+
+from memory_service.api.messages import timestamp
+from memory_service.api.validation import Check
+from memory_service.record import Job, JobKind
+from memory_service.service.admin import Admin
+from memory_service.service.tunables import TunableRow
+from shared.auth import require_scope
+from shared.gen.palimpsest.memory.v1 import admin_service_pb2 as pb
+from shared.gen.palimpsest.memory.v1 import admin_service_pb2_grpc as pb_grpc
+
+ADMIN = "memory:admin"
+
+
+class AdminApi(pb_grpc.AdminServiceServicer):
+    """The servicer."""
+
+    def __init__(self, admin: Admin) -> None:
+        self._admin = admin
+
+    async def GetSettings(self, request: pb.GetSettingsRequest, context: Any) -> pb.GetSettingsResponse:  # noqa: N802
+        require_scope(ADMIN)
+        rows, etag = await self._admin.settings()
+        return pb.GetSettingsResponse(settings=[_setting(row) for row in rows], etag=etag)
+
+    async def UpdateSettings(  # noqa: N802
+        self, request: pb.UpdateSettingsRequest, context: Any
+    ) -> pb.UpdateSettingsResponse:
+        principal = require_scope(ADMIN)
+        check = Check()
+        request_id = check.request_id(request.request_id)
+        check.done()
+        rows, etag = await self._admin.update_settings(
+            dict(request.values), etag=request.etag, actor=principal.subject, request_id=request_id
+        )
+        return pb.UpdateSettingsResponse(settings=[_setting(row) for row in rows], etag=etag)
+
+    async def Reindex(self, request: pb.ReindexRequest, context: Any) -> pb.ReindexResponse:  # noqa: N802
+        payload = {"reembed": True} if request.reembed else {}
+        return pb.ReindexResponse(job=await self._start(JobKind.REINDEX, payload, request.request_id))
+
+    async def Reconcile(self, request: pb.ReconcileRequest, context: Any) -> pb.ReconcileResponse:  # noqa: N802
+        return pb.ReconcileResponse(job=await self._start(JobKind.RECONCILE, {}, request.request_id))
+
+    async def _start(self, kind: JobKind, payload: dict[str, Any], given: str) -> pb.Job:
+        principal = require_scope(ADMIN)
+        check = Check()
+        request_id = check.request_id(given)
+        check.done()
+        return _job(await self._admin.start(kind, payload, actor=principal.subject, request_id=request_id))
+
+    async def GetJob(self, request: pb.GetJobRequest, context: Any) -> pb.GetJobResponse:  # noqa: N802
+        require_scope(ADMIN)
+        check = Check()
+        check.memory_id("id", request.id)
+        check.done()
+        return pb.GetJobResponse(job=_job(await self._admin.job(request.id)))
+
+    async def GetStats(self, request: pb.GetStatsRequest, context: Any) -> pb.GetStatsResponse:  # noqa: N802
+        require_scope(ADMIN)
+        stats = await self._admin.stats()
+        return pb.GetStatsResponse(
+            users=stats.totals["users"],
+            active_memories=stats.totals["active"],
+            retired_memories=stats.totals["retired"],
+            unembedded_memories=stats.totals["unembedded"],
+            outbox_rows=stats.outbox.rows,
+            outbox_oldest_seconds=stats.outbox.oldest / 1_000_000,
+            jobs=stats.jobs,
+            stores=[pb.StoreStatus(name=s.name, kind=s.kind, up=s.up) for s in stats.stores],
+            embedding_spaces=stats.spaces,
+        )
+
+
+def _setting(row: TunableRow) -> pb.Setting:
+    return pb.Setting(name=row.name, value=row.value, default_value=row.default, description=row.description)
+
+
+def _job(job: Job) -> pb.Job:
+    return pb.Job(
+        id=job.id,
+        kind=int(job.kind),  # type: ignore[arg-type]
+        state=int(job.state),  # type: ignore[arg-type]
+        created_at=timestamp(job.created_at),
+        finished_at=timestamp(job.finished_at),
+        done=job.done,
+        total=job.total,
+        counts=job.counts,
+        error=job.error,
+    )

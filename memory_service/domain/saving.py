@@ -1,0 +1,254 @@
+"""Deciding on a draft: the decision table, explicit corrections, and eviction, over a user's present memories."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, tzinfo
+
+import numpy as np
+
+from memory_service.domain.active_set import ActiveSet
+from memory_service.domain.changes import Changes
+from memory_service.domain.dedup import Decision, DedupPolicy, Neighbour, Statement, decide
+from memory_service.domain.eviction import EvictionView, choose
+from memory_service.domain.model import (
+    UNKNOWN,
+    InvalidReason,
+    Memory,
+    MemoryType,
+    Micros,
+    Outcome,
+    ReasonCode,
+    Shard,
+    Source,
+)
+from memory_service.domain.space import EmbeddingSpace
+
+MAX_SUPERSEDES = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A statement to remember, validated and cleaned."""
+
+    type: MemoryType
+    content: str
+    shard: Shard = Shard.GENERAL
+    attributes: Mapping[str, str]
+    source: Source = UNKNOWN
+    occurred_at: Micros | None = None
+    pinned: bool = False
+    expires_at: Micros | None = None
+    zone: tzinfo = UTC
+    """Where the day of `occurred_at` is meant."""
+    supersedes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A draft as the memory it may become, and whether its vector is of a part of the text only."""
+
+    memory: Memory
+    cut: bool
+    supersedes: tuple[str, ...] = ()
+    inherits_pin: bool = True
+    """False where the caller said whether it is pinned."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavingPolicy:
+    """The thresholds and caps of one moment. `shards` are those the caller may see; None = all."""
+
+    dedup: DedupPolicy
+    space: EmbeddingSpace | None
+    max_active: int
+    grace: Micros
+    shards: frozenset[Shard] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What became of a draft. `memory_id` names the memory that says it now; None when it was filtered."""
+
+    outcome: Outcome
+    code: ReasonCode
+    reason: str
+    memory_id: str | None = None
+    matched_id: str | None = None
+    superseded_ids: tuple[str, ...] = ()
+    similarity: float | None = None
+
+
+class NotActive(Exception):
+    """A memory that should be superseded is not active any more."""
+
+    def __init__(self, memory_id: str, superseded_by: str | None) -> None:
+        super().__init__(memory_id)
+        self.memory_id = memory_id
+        self.superseded_by = superseded_by
+
+
+def time_slice(shard: Shard, at: Micros, zone: tzinfo) -> str:
+    """Label of the period a memory falls in: a quarter for IDENTITY, an ISO week for TRANSACTION and EMOTION."""
+    day = _moment(at, zone)
+    if shard is Shard.IDENTITY:
+        return f"{day.year}Q{(day.month + 2) // 3}"
+    if shard in (Shard.TRANSACTION, Shard.EMOTION):
+        year, week, _ = day.isocalendar()
+        return f"{year}W{week:02d}"
+    return ""
+
+
+def event_key(shard: Shard, occurred_at: Micros | None, now: Micros, draft_zone: tzinfo, home: tzinfo) -> str:
+    """What tells two events with the same words apart: the stated day, else the week of a transaction, else nothing."""
+    if occurred_at is not None:
+        return _moment(occurred_at, draft_zone).strftime("%Y-%m-%d")
+    return time_slice(shard, now, home) if shard is Shard.TRANSACTION else ""
+
+
+def _moment(at: Micros, zone: tzinfo) -> datetime:
+    return datetime.fromtimestamp(at / 1_000_000, tz=zone)
+
+
+def statement_of(memory: Memory, *, cut: bool = False) -> Statement:
+    """A memory as the decision table sees it."""
+    return Statement(
+        content=memory.content,
+        shard=memory.shard,
+        event_key=memory.event_key,
+        occurred_at=memory.occurred_at,
+        cut=cut,
+    )
+
+
+def neighbours(active: ActiveSet, memory: Memory, policy: SavingPolicy, floor: float) -> list[Neighbour]:
+    """Active memories of the same type, within the caller's shards, at least `floor` alike on the dedup scale."""
+    if memory.vector is None or policy.space is None or memory.space != active.space:
+        return []
+    cosines = active.cosines(memory.vector)
+    fits = active.mask(types=frozenset({memory.type}), shards=policy.shards) & ~np.isnan(cosines)
+    fits &= cosines >= policy.space.raw_dedup(floor) - 1e-6
+    rows = [int(row) for row in np.flatnonzero(fits) if active.ids[row] != memory.id]
+    if not rows:
+        return []
+    alike = policy.space.dedup_similarity(cosines[rows])
+    return [
+        Neighbour(active.ids[row], statement_of(active.memories[active.ids[row]]), float(similarity))
+        for row, similarity in zip(rows, alike, strict=True)
+    ]
+
+
+def judge(active: ActiveSet, draft: Prepared, policy: SavingPolicy) -> Decision:
+    """The decision table over the user's active memories."""
+    exact = active.by_hash.get(draft.memory.content_hash)
+    if exact == draft.memory.id:
+        exact = None
+    floor = min(policy.dedup.update, policy.dedup.same_meaning)
+    near = [] if exact else neighbours(active, draft.memory, policy, floor)
+    return decide(statement_of(draft.memory, cut=draft.cut), exact, near, policy.dedup)
+
+
+def save(changes: Changes, draft: Prepared, policy: SavingPolicy) -> Verdict:
+    """Decides on one draft and notes the changes. NotActive when `supersedes` names a retired memory."""
+    if draft.supersedes:
+        return _correct(changes, draft)
+    decision = judge(changes.current, draft, policy)
+    matched, similarity = decision.matched_id, decision.similarity
+    if decision.outcome is Outcome.DUPLICATE and matched is not None:
+        changes.accessed.append(matched)
+        return _verdict(decision, memory_id=matched)
+    if decision.code is ReasonCode.OLDER and matched is not None:
+        older = _superseded_already(draft.memory, changes.current.memories[matched], changes.now)
+        changes.insert(older)
+        return _verdict(decision, memory_id=older.id)
+    replaced = matched if decision.outcome is Outcome.REPLACED else None
+    memory = changes.insert(_heir(changes, draft, (replaced,) if replaced else ()))
+    if replaced is not None:
+        changes.supersede(replaced, memory)
+        return _verdict(decision, memory_id=memory.id, superseded_ids=(replaced,))
+    if memory.vector is None:
+        reason = "Stored; its meaning is compared with the others when the embedding model is back."
+        return Verdict(outcome=Outcome.ADDED, code=ReasonCode.NOT_COMPARED, reason=reason, memory_id=memory.id)
+    return Verdict(
+        outcome=Outcome.ADDED,
+        code=decision.code,
+        reason=decision.reason,
+        memory_id=memory.id,
+        matched_id=matched,
+        similarity=similarity,
+    )
+
+
+def _verdict(decision: Decision, *, memory_id: str, superseded_ids: tuple[str, ...] = ()) -> Verdict:
+    return Verdict(
+        outcome=decision.outcome,
+        code=decision.code,
+        reason=decision.reason,
+        memory_id=memory_id,
+        matched_id=decision.matched_id,
+        superseded_ids=superseded_ids,
+        similarity=decision.similarity,
+    )
+
+
+def _superseded_already(memory: Memory, by: Memory, now: Micros) -> Memory:
+    return replace(
+        memory,
+        invalidated_at=now,
+        invalid_reason=InvalidReason.SUPERSEDED,
+        superseded_by=by.id,
+        valid_to=max(by.valid_from, memory.valid_from),
+    )
+
+
+def _heir(changes: Changes, draft: Prepared, replaced: Sequence[str]) -> Memory:
+    """A pin is about the subject, not the wording: it passes to the memory that takes the place."""
+    inherited = draft.inherits_pin and any(changes.current.memories[id].pinned for id in replaced)
+    return replace(draft.memory, pinned=draft.memory.pinned or inherited)
+
+
+def _correct(changes: Changes, draft: Prepared) -> Verdict:
+    """An explicit correction: what the caller names is retired; likeness is not asked."""
+    for id in draft.supersedes:
+        if id not in changes.current.memories:
+            known = changes.memory(id)
+            raise NotActive(id, known.superseded_by if known else None)
+    exact = changes.current.by_hash.get(draft.memory.content_hash)
+    if exact is not None:
+        # The new text is active already: it stays, and the others give way to it.
+        keeper = changes.current.memories[exact]
+        gone = tuple(id for id in draft.supersedes if id != exact)
+        for id in gone:
+            changes.supersede(id, keeper)
+        changes.accessed.append(exact)
+        reason = "Layer 1, exact: this text is active already" + (
+            "; what it corrects was retired for it." if gone else "."
+        )
+        return Verdict(
+            outcome=Outcome.DUPLICATE,
+            code=ReasonCode.EXACT,
+            reason=reason,
+            memory_id=exact,
+            matched_id=exact,
+            superseded_ids=gone,
+        )
+    memory = changes.insert(_heir(changes, draft, draft.supersedes))
+    for id in draft.supersedes:
+        changes.supersede(id, memory)
+    return Verdict(
+        outcome=Outcome.REPLACED,
+        code=ReasonCode.EXPLICIT,
+        reason="The caller named what this memory corrects.",
+        memory_id=memory.id,
+        superseded_ids=draft.supersedes,
+    )
+
+
+def evict(changes: Changes, counters: Sequence[EvictionView], policy: SavingPolicy) -> list[str]:
+    """Ends the memories of least value above the cap, within the caller's shards; answers their ids."""
+    surplus = len(changes.current) - policy.max_active
+    if surplus <= 0:
+        return []
+    gone = choose(counters, cap=len(counters) - surplus, grace=policy.grace, now=changes.now, protected=changes.written)
+    for id in gone:
+        changes.retire(id, InvalidReason.EVICTED)
+    return gone

@@ -1,0 +1,1 @@
+"""Use cases. They know ports and domain, and neither gRPC nor drivers."""

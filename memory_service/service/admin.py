@@ -1,0 +1,75 @@
+"""What the operator asks for: settings, jobs, counts."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from memory_service.record import Job, JobKind, Jobs, Outbox, OutboxStats, Upkeep
+from memory_service.service.stores import Store, Stores
+from memory_service.service.tunables import LiveTunables, TunableRow
+from memory_service.service.work import JobRunner
+from shared.errors import NotFound
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """Counts over the whole installation."""
+
+    totals: Mapping[str, int]
+    outbox: OutboxStats
+    jobs: Mapping[str, int]
+    spaces: Mapping[str, int]
+    stores: Sequence[Store]
+
+
+class Admin:
+    """The use cases of AdminService."""
+
+    def __init__(
+        self,
+        *,
+        tunables: LiveTunables,
+        jobs: Jobs,
+        runner: JobRunner,
+        upkeep: Upkeep,
+        outbox: Outbox,
+        stores: Stores,
+    ) -> None:
+        self._tunables = tunables
+        self._jobs = jobs
+        self._runner = runner
+        self._upkeep = upkeep
+        self._outbox = outbox
+        self._stores = stores
+
+    async def settings(self) -> tuple[list[TunableRow], str]:
+        """The tunables as they are in the record now."""
+        await self._tunables.refresh()
+        return self._tunables.rows()
+
+    async def update_settings(
+        self, values: Mapping[str, str], *, etag: str, actor: str, request_id: str
+    ) -> tuple[list[TunableRow], str]:
+        """Changes tunables; see LiveTunables.update."""
+        return await self._tunables.update(values, etag=etag, actor=actor, request_id=request_id)
+
+    async def start(self, kind: JobKind, payload: Mapping[str, Any], *, actor: str, request_id: str) -> Job:
+        """Puts a job into the record."""
+        return await self._runner.ask(kind, payload, actor, request_id)
+
+    async def job(self, id: str) -> Job:
+        """A job. NotFound."""
+        job = await self._jobs.get(id)
+        if job is None:
+            raise NotFound(f"There is no job {id}.", reason="JOB_NOT_FOUND")
+        return job
+
+    async def stats(self) -> Stats:
+        """Counts, taken one after the other: they need not agree to the row."""
+        return Stats(
+            await self._upkeep.totals(),
+            await self._outbox.stats(),
+            await self._jobs.counts(),
+            await self._upkeep.spaces(),
+            self._stores.all,
+        )

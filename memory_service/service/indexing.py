@@ -1,0 +1,216 @@
+"""The outbox worker: makes the vector index agree with the record, one memory at a time.
+
+A line of the outbox says which memory to look at, never what to do: the worker reads the row and upserts or deletes. So
+it may come late, twice or out of order. A row that was saved while the embedding model was away gets its vector here,
+and goes through the decision table then.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from memory_service.domain.model import Head, InvalidReason, Memory, Outcome, ReasonCode, Vector
+from memory_service.domain.saving import Prepared, judge
+from memory_service.ports import IndexKey, IndexRow, StoreUnavailable, VectorIndex
+from memory_service.record import MemoryRow, Outbox, OutboxItem, Record
+from memory_service.service.calls import Caller, Mutation
+from memory_service.service.embedding import Embeddings
+from memory_service.service.tunables import LiveTunables
+from memory_service.service.vault import Keyring, UserKey, open_memory
+from memory_service.service.writer import HeadMoved, Transaction, Writer
+
+log = logging.getLogger(__name__)
+
+BATCH = 256
+SECOND = 1_000_000
+LEASE = 60 * SECOND
+IDLE_SECONDS = 1.0
+"""How often the worker looks when nobody wakes it: lines of other replicas, and those put off."""
+
+
+def index_row(key: UserKey, memory: Memory) -> IndexRow:
+    """What the index keeps of a memory that has a vector."""
+    if memory.vector is None:
+        raise ValueError(f"memory {memory.id} has no vector")
+    return IndexRow(
+        key.user_id, memory.id, key.generation, memory.type, memory.shard, memory.happened_at, memory.vector
+    )
+
+
+@dataclass(slots=True)
+class _Work:
+    """What one batch asks of the index."""
+
+    upserts: defaultdict[str, list[IndexRow]]
+    deletes: list[IndexKey]
+    settled: list[OutboxItem]
+    """Lines that need nothing more than the index's part."""
+    waiting: list[OutboxItem]
+    """Lines that must wait: their model is away."""
+
+
+class Indexer:
+    """Works the outbox off."""
+
+    def __init__(
+        self,
+        *,
+        record: Record,
+        outbox: Outbox,
+        keyring: Keyring,
+        writer: Writer,
+        embeddings: Embeddings,
+        tunables: LiveTunables,
+        index: VectorIndex | None,
+        wake: asyncio.Event,
+    ) -> None:
+        self._record = record
+        self._outbox = outbox
+        self._keyring = keyring
+        self._writer = writer
+        self._embeddings = embeddings
+        self._tunables = tunables
+        self._index = index
+        self._wake = wake
+
+    async def run(self) -> None:
+        """Works for ever; what fails is tried again, later each time."""
+        while True:
+            try:
+                busy = await self.step()
+            except StoreUnavailable as error:
+                log.warning("the outbox waits: %s", error)
+                busy = False
+            except Exception:
+                log.exception("the outbox worker failed and goes on")
+                busy = False
+            if not busy:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(IDLE_SECONDS):
+                        await self._wake.wait()
+                self._wake.clear()
+
+    async def step(self) -> bool:
+        """One batch; answers whether there was something to do."""
+        items = await self._outbox.claim(BATCH, LEASE)
+        if not items:
+            return False
+        work = _Work(defaultdict(list), [], [], [])
+        by_user: defaultdict[str, list[OutboxItem]] = defaultdict(list)
+        for item in items:
+            by_user[item.user_id].append(item)
+        for user_id, lines in by_user.items():
+            await self._look(user_id, lines, work)
+        try:
+            await self._tell_index(work)
+        except StoreUnavailable as error:
+            log.warning("vectors wait for the index: %s", error)
+            await self._postpone(work.settled)
+        else:
+            if work.settled:
+                await self._outbox.settle(work.settled)
+        await self._postpone(work.waiting)
+        return not work.waiting
+
+    async def _postpone(self, items: Sequence[OutboxItem]) -> None:
+        by_delay: defaultdict[int, list[OutboxItem]] = defaultdict(list)
+        for item in items:
+            by_delay[min(2**item.attempts, 30) * SECOND].append(item)
+        for delay, some in by_delay.items():
+            await self._outbox.postpone(some, delay)
+
+    async def _look(self, user_id: str, lines: Sequence[OutboxItem], work: _Work) -> None:
+        """Sorts a user's lines by what the rows say now."""
+        head = await self._record.head(user_id)
+        rows: dict[str, MemoryRow] = {}
+        if head is not None:
+            found = await self._record.rows(user_id, head.generation, [line.memory_id for line in lines])
+            rows = {row.id: row for row in found}
+        bare: list[tuple[OutboxItem, MemoryRow]] = []
+        for line in lines:
+            row = rows.get(line.memory_id)
+            if head is None or row is None or row.invalidated_at:
+                work.deletes.append(IndexKey(user_id, line.memory_id))
+                work.settled.append(line)
+            elif row.embedding is None or row.embedding_space != head.space:
+                bare.append((line, row))
+            else:
+                key = await self._keyring.get(user_id, head.generation)
+                work.upserts[head.space].append(index_row(key, open_memory(key, row)))
+                work.settled.append(line)
+        if head is not None and bare:
+            await self._embed(head, bare, work)
+
+    async def _embed(self, head: Head, bare: Sequence[tuple[OutboxItem, MemoryRow]], work: _Work) -> None:
+        """Gives rows their vectors; each comes back through the outbox, with its vector, to be indexed."""
+        key = await self._keyring.get(head.user_id, head.generation)
+        memories = [open_memory(key, row) for _, row in bare]
+        try:
+            vectors = await self._embeddings.passages(head.space, [memory.content for memory in memories])
+        except StoreUnavailable as error:
+            log.debug("rows wait for their vectors: %s", error)
+            work.waiting += [line for line, _ in bare]
+            return
+        for (line, _), memory, vector in zip(bare, memories, vectors, strict=True):
+            try:
+                await self._attach(head, memory.id, vector)
+            except HeadMoved:
+                work.waiting.append(line)
+                continue
+            if self._index is None:
+                # Nothing was enqueued for it then, and nothing is left to do.
+                work.settled.append(line)
+
+    async def _attach(self, head: Head, id: str, vector: Vector) -> None:
+        """Stores a vector that comes late, and makes up for the comparison that was not made."""
+        caller = Caller(head.user_id)
+        space = head.space
+
+        async def plan(tx: Transaction) -> Mapping[str, Any]:
+            memory = tx.changes.current.memories.get(id)
+            if memory is None or memory.space == space:
+                return {}
+            late = tx.changes.amend(id, {"vector": vector, "space": space})
+            policy = self._tunables.now.saving(self._embeddings.space(space), None)
+            decision = judge(tx.changes.current, Prepared(late, self._embeddings.cuts(space, late.content)), policy)
+            matched = tx.changes.current.memories.get(decision.matched_id or "")
+            if matched is not None:
+                _compare(tx, late, matched, decision.outcome, decision.code)
+            return {}
+
+        await self._writer.run(caller, Mutation("attach"), plan, new_in=space, prepared_for=space)
+
+    async def _tell_index(self, work: _Work) -> None:
+        if self._index is None:
+            return
+        for space, rows in work.upserts.items():
+            await self._index.upsert(space, rows)
+        others = await self._index.spaces() if work.deletes or work.upserts else []
+        for space in others:
+            moved = [IndexKey(r.user_id, r.memory_id) for s, rows in work.upserts.items() if s != space for r in rows]
+            if work.deletes or moved:
+                await self._index.delete(space, [*work.deletes, *moved])
+
+
+def _compare(tx: Transaction, late: Memory, matched: Memory, outcome: Outcome, code: ReasonCode) -> None:
+    """What the decision table says of a row whose vector came late. Of two that contradict, the later one stays."""
+    if outcome is Outcome.DUPLICATE:
+        if not late.pinned:
+            tx.changes.retire(late.id, InvalidReason.DUPLICATE, superseded_by=matched.id)
+    elif outcome is Outcome.REPLACED or code is ReasonCode.OLDER:
+        older, newer = (late, matched) if _before(late, matched, code) else (matched, late)
+        if older.pinned and not newer.pinned:
+            newer = tx.changes.amend(newer.id, {"pinned": True})
+        tx.changes.supersede(older.id, newer)
+
+
+def _before(late: Memory, matched: Memory, code: ReasonCode) -> bool:
+    if code is ReasonCode.OLDER:
+        return True
+    if late.occurred_at is not None and matched.occurred_at is not None:
+        return late.occurred_at < matched.occurred_at
+    return late.created_at < matched.created_at

@@ -1,0 +1,1 @@
+"""What both servers share: configuration, errors, authentication, telemetry, the gRPC server and its generated code."""

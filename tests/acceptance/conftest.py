@@ -1,0 +1,67 @@
+"""One MemoryService process per deployment, for the whole session: embedded, and production with and without
+`recall.dense_leg=index`. Every acceptance test runs on all of them, each with a user of its own.
+"""
+
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.service import Client, ServiceProcess
+
+DEPLOYMENTS = [
+    "embedded",
+    pytest.param("production", marks=pytest.mark.servers),
+    pytest.param("production-index", marks=pytest.mark.servers),
+]
+
+
+def production(request: pytest.FixtureRequest, **more: str) -> dict[str, str]:
+    """Environment of a deployment on MariaDB, Redis and Milvus, with a database and cache keys of its own."""
+    mariadb = request.getfixturevalue("mariadb")
+    redis = request.getfixturevalue("redis_server")
+    milvus = request.getfixturevalue("milvus_server")
+    return {
+        "PALIMPSEST_DATABASE_URL": mariadb.create_database(f"test_{uuid.uuid4().hex}"),
+        "PALIMPSEST_REDIS_URL": redis.url,
+        "PALIMPSEST_MILVUS_URI": milvus.url,
+        **more,
+    }
+
+
+@pytest.fixture(scope="session", params=DEPLOYMENTS)
+def deployment(request: pytest.FixtureRequest) -> str:
+    """Name of the deployment under test."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def service(request: pytest.FixtureRequest, deployment: str) -> Iterator[ServiceProcess]:
+    """The running service."""
+    environment: dict[str, str] = {}
+    if deployment != "embedded":
+        environment = production(request)
+    if deployment == "production-index":
+        environment["PALIMPSEST_RECALL__DENSE_LEG"] = "index"
+    with ServiceProcess(environment) as process:
+        yield process
+
+
+@pytest.fixture
+def client_of(service: ServiceProcess) -> Iterator[Callable[..., Client]]:
+    """Makes clients, each of a user of its own unless one is named."""
+    clients: list[Client] = []
+
+    def make(user: str | None = None) -> Client:
+        clients.append(Client(service.address, user))
+        return clients[-1]
+
+    yield make
+    for client in clients:
+        client.close()
+
+
+@pytest.fixture
+def client(client_of: Callable[..., Client]) -> Client:
+    """A client of a new user."""
+    return client_of()
