@@ -42,7 +42,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=needing)
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # outermost: these are the last lines before the verdict
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> Iterator[None]:
+    yield
     versions, uses = config.stash[_versions], config.stash[_uses]
     took_part = [f"{SERVER_FIXTURES[name]} {version} ({uses[name]} tests)" for name, version in versions.items()]
     none = "none (fast run)" if NO_SERVERS else "none (no test of this run needs one)"

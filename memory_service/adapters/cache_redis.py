@@ -19,7 +19,7 @@ from redis.asyncio.cluster import RedisCluster
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoScriptError, RedisError, ResponseError
+from redis.exceptions import NoScriptError, RedisClusterException, RedisError, ResponseError
 from redis.maint_notifications import MaintNotificationsConfig
 
 from memory_service.ports import CachedSet, StoreUnavailable
@@ -137,7 +137,7 @@ class RedisCache:
         except ResponseError as error:
             kind = _WrongTypeError if str(error).startswith("WRONGTYPE") else StoreUnavailable
             raise kind(_STORE, str(error)[:300]) from error
-        except (RedisError, OSError) as error:
+        except (RedisError, RedisClusterException, OSError) as error:  # the second is no kind of the first
             raise StoreUnavailable(_STORE, repr(error)[:300]) from error
 
 

@@ -87,6 +87,7 @@ class Changes:
             invalid_reason=InvalidReason.NONE,
             superseded_by=None,
             valid_to=None,
+            access_count=memory.access_count + 1,
             last_accessed_at=self.now,
             revision=self.revision,
         )

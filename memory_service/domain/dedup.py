@@ -28,7 +28,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """An active memory of the draft's type that the caller may see, with its similarity on the calibrated dedup scale."""
+    """An active memory of the draft's type that the caller may see, with its similarity on the dedup scale."""
 
     id: str
     statement: Statement
@@ -112,9 +112,7 @@ def _same_meaning(
     return None
 
 
-def _update(
-    draft: Statement, compared: Sequence[tuple[Neighbour, Comparison]], policy: DedupPolicy
-) -> Decision | None:
+def _update(draft: Statement, compared: Sequence[tuple[Neighbour, Comparison]], policy: DedupPolicy) -> Decision | None:
     for other, comparison, why in _replaceable(draft, compared, policy):
         older = _before(draft.occurred_at, other.statement.occurred_at)
         if older:

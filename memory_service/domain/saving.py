@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from memory_service.domain.model import (
 from memory_service.domain.space import EmbeddingSpace
 
 MAX_SUPERSEDES = 5
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,12 +102,16 @@ def time_slice(shard: Shard, at: Micros, zone: tzinfo) -> str:
 def event_key(shard: Shard, occurred_at: Micros | None, now: Micros, draft_zone: tzinfo, home: tzinfo) -> str:
     """What tells two events with the same words apart: the stated day, else the week of a transaction, else nothing."""
     if occurred_at is not None:
-        return _moment(occurred_at, draft_zone).strftime("%Y-%m-%d")
+        return _moment(occurred_at, draft_zone).date().isoformat()
     return time_slice(shard, now, home) if shard is Shard.TRANSACTION else ""
 
 
 def _moment(at: Micros, zone: tzinfo) -> datetime:
-    return datetime.fromtimestamp(at / 1_000_000, tz=zone)
+    moment = _EPOCH + timedelta(microseconds=at)
+    try:
+        return moment.astimezone(zone)
+    except OverflowError:  # the zone's clock shows a year before 1 or after 9999
+        return moment
 
 
 def statement_of(memory: Memory, *, cut: bool = False) -> Statement:
@@ -217,6 +222,8 @@ def _correct(changes: Changes, draft: Prepared) -> Verdict:
         # The new text is active already: it stays, and the others give way to it.
         keeper = changes.current.memories[exact]
         gone = tuple(id for id in draft.supersedes if id != exact)
+        if gone and not keeper.pinned and _heir(changes, draft, gone).pinned:
+            keeper = changes.amend(exact, {"pinned": True})
         for id in gone:
             changes.supersede(id, keeper)
         changes.accessed.append(exact)

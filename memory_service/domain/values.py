@@ -2,7 +2,8 @@
 
 Owns layer 2's test "same values" (memory.md §2): numbers with units, dates, names, negation, attitudes, sides, subjects
 and who does what to whom must agree, and no content word may stand in another's place. `state` owns the sort of change.
-Neither looks at similarity. Where the texts are not understood, they do not agree: keeping two costs less than losing one.
+Neither looks at similarity. Where the texts are not understood, they do not agree: keeping two costs less than
+losing one.
 """
 
 from collections import Counter
@@ -12,10 +13,13 @@ from enum import Enum
 from itertools import pairwise
 from typing import Final
 
-from memory_service.domain import lexicon_en as en
-from memory_service.domain import lexicon_zh as zh
-from memory_service.domain.lexing import CJK, Kind, Token
-from memory_service.domain.phrasing import Phrase, read_phrase
+from memory_service.domain.wording import lexicon_en as en
+from memory_service.domain.wording import lexicon_zh as zh
+from memory_service.domain.wording.alignment import replaced
+from memory_service.domain.wording.phrasing import Phrase, read_phrase
+from memory_service.domain.wording.state import state_change
+from memory_service.domain.wording.tokens import CJK, Kind, Token
+from memory_service.domain.wording.wordlists import words
 
 
 class Change(Enum):
@@ -42,14 +46,13 @@ _EXACT: Final = (Kind.DATE, Kind.CLOCK, Kind.ORDINAL, Kind.CODE, Kind.SIDE)
 _AS_SETS: Final = (Kind.TENSE, Kind.AMOUNT)
 _ORDERED: Final = (Kind.WORD, Kind.NAME, Kind.KIN, Kind.SIDE, Kind.QUALITY, Kind.POLE)
 _GENERIC: Final = en.GENERIC | zh.GENERIC
+_SLIGHT: Final = words("as he she they we you 他 她 他们 她们 我们 你")
 _MORE: Final = 0.34
 """Up to this share of its other content words, what only one text says is a matter of style."""
 
 
 def compare(a: str, b: str) -> Comparison:
     """Compares two statements, the remembered one first. Pure; both texts are read once and remembered."""
-    from memory_service.domain.state import state_change
-
     first, second = read_phrase(a), read_phrase(b)
     difference = _difference(first, second)
     if not difference:
@@ -61,13 +64,21 @@ def compare(a: str, b: str) -> Comparison:
     return Comparison(False, Change.IDENTITY if identity else Change.UNCERTAIN, difference)
 
 
-_IDENTITY: Final = frozenset(kind.value for kind in (Kind.DATE, Kind.CLOCK, Kind.ORDINAL, Kind.CODE, Kind.NAME, Kind.KIN))
+_IDENTITY: Final = frozenset(
+    kind.value for kind in (Kind.DATE, Kind.CLOCK, Kind.ORDINAL, Kind.CODE, Kind.NAME, Kind.KIN)
+)
 
 
 def _difference(a: Phrase, b: Phrase) -> str:
     """What keeps two statements from having the same values, or empty."""
     return (
-        _exact(a, b) or _numbers(a, b) or _names(a, b) or _subjects(a, b) or _polarity(a, b) or _order(a, b) or _content(a, b)
+        _exact(a, b)
+        or _numbers(a, b)
+        or _names(a, b)
+        or _subjects(a, b)
+        or _polarity(a, b)
+        or _order(a, b)
+        or _content(a, b)
     )
 
 
@@ -97,11 +108,16 @@ def _keyed(token: Token) -> str:
 
 
 def _numbers(a: Phrase, b: Phrase) -> str:
-    left, right = ([t for t in _of(p, Kind.NUMBER)] for p in (a, b))
-    if all([t.key for t in left if t.unit == u] == [t.key for t in right if t.unit == u] for u in {t.unit for t in (*left, *right)}):
+    left, right = (_of(p, Kind.NUMBER) for p in (a, b))
+    if all(
+        [t.key for t in left if t.unit == u] == [t.key for t in right if t.unit == u]
+        for u in {t.unit for t in (*left, *right)}
+    ):
         return ""
     hard_left, hard_right = ([t.key for t in side if not t.soft] for side in (left, right))
-    spare_left, spare_right = ([t for t in side if t.key not in {o.key for o in other}] for side, other in ((left, right), (right, left)))
+    spare_left, spare_right = (
+        [t for t in side if t.key not in {o.key for o in other}] for side, other in ((left, right), (right, left))
+    )
     if hard_left == hard_right and not (spare_left and spare_right):
         return ""
     return f"numbers {_show((t.surface for t in spare_left or left), (t.surface for t in spare_right or right))}"
@@ -109,7 +125,9 @@ def _numbers(a: Phrase, b: Phrase) -> str:
 
 def _names(a: Phrase, b: Phrase) -> str:
     known = [{t.key for t in p.core} | {t.surface.lower() for t in p.core} for p in (a, b)]
-    missing = [[t.surface for t in _of(p, Kind.NAME) if t.key not in other] for p, other in ((a, known[1]), (b, known[0]))]
+    missing = [
+        [t.surface for t in _of(p, Kind.NAME) if t.key not in other] for p, other in ((a, known[1]), (b, known[0]))
+    ]
     if missing[0] or missing[1]:
         return f"names {_show(*missing)}"
     return ""
@@ -119,7 +137,9 @@ def _subjects(a: Phrase, b: Phrase) -> str:
     """Of subjects and qualities one more or less is a detail; one in the place of another is not."""
     for kind in (Kind.KIN, Kind.QUALITY, Kind.MODAL):
         left, right = ({t.key: t.surface for t in _of(p, kind)} for p in (a, b))
-        gone, come = ([shown for key, shown in side.items() if key not in other] for side, other in ((left, right), (right, left)))
+        gone, come = (
+            [shown for key, shown in side.items() if key not in other] for side, other in ((left, right), (right, left))
+        )
         if gone and come and not (_GENERIC & ({*left} ^ {*right})):
             return f"{kind.value} {_show(gone, come)}"
     return ""
@@ -146,7 +166,12 @@ def _order(a: Phrase, b: Phrase) -> str:
     left, right = ([t for t in p.core if t.kind in _ORDERED] for p in (a, b))
     shared = Counter(t.key for t in left) & Counter(t.key for t in right)
     kept = [_only(side, shared) for side in (left, right)]
-    if _neighbours_only(kept[0], kept[1], a, b) or _same_roles(kept, a, b) or _turned(a) == [t.key for t in b.core] or _turned(b) == [t.key for t in a.core]:
+    if (
+        _neighbours_only(kept[0], kept[1], a, b)
+        or _same_roles(kept, a, b)
+        or _turned(a) == [t.key for t in b.core]
+        or _turned(b) == [t.key for t in a.core]
+    ):
         return ""
     return "the order of what is said"
 
@@ -212,16 +237,36 @@ def _turned(phrase: Phrase) -> list[str] | None:
 def _content(a: Phrase, b: Phrase) -> str:
     """One content word in the place of another (likes apples, likes bananas), or much that only one of them says."""
     words = [_words(p) for p in (a, b)]
-    apart = replaced(*words)
+    alone = [_alone(words[0], words[1]), _alone(words[1], words[0])]
+    apart = [
+        [[t for t in side if id(t) in ids] for side, ids in zip(pair, alone, strict=True)] for pair in replaced(*words)
+    ]
     for left, right in apart:
         if left and right and not _generic(left, right):
             return f"words {_show((t.surface for t in left), (t.surface for t in right))}"
-    for side in (0, 1):
-        extra = [token for stretch in apart for token in stretch[side] if token.kind is not Kind.SELF]
-        rest = _weight([t for t in (a, b)[side].core if t.kind is not Kind.PREPOSITION]) - _weight(extra)
+    more = [[t for pair in apart for t in pair[side] if _matters(t)] for side in (0, 1)]
+    if all(_weight(extra) >= 1 for extra in more) and not _generic(*more):
+        return f"words {_show(*((t.surface for t in extra) for extra in more))}"
+    for phrase, extra in zip((a, b), more, strict=True):
+        rest = _weight([t for t in phrase.core if t.kind is not Kind.PREPOSITION]) - _weight(extra)
         if _weight(extra) > max(1.0, _MORE * rest):
             return f"more is said: {' '.join(t.surface for t in extra)}"
     return ""
+
+
+def _alone(tokens: Sequence[Token], other: Sequence[Token]) -> set[int]:
+    """Ids of the tokens that the other text does not say anywhere: a word that only moved is for `_order`."""
+    left = Counter(t.key for t in other)
+    alone = set()
+    for token in tokens:
+        left[token.key] -= 1
+        if left[token.key] < 0:
+            alone.add(id(token))
+    return alone
+
+
+def _matters(token: Token) -> bool:
+    return token.kind is not Kind.SELF and token.key not in _SLIGHT
 
 
 def _generic(left: Sequence[Token], right: Sequence[Token]) -> bool:
@@ -236,42 +281,3 @@ def _weight(tokens: Sequence[Token]) -> float:
 
 def _words(phrase: Phrase) -> list[Token]:
     return [t for t in phrase.core if t.kind in (*_ORDERED, Kind.SELF)]
-
-
-def replaced(a: Sequence[Token], b: Sequence[Token]) -> list[tuple[list[Token], list[Token]]]:
-    """The stretches in which two token lists differ, by a longest common subsequence over keys."""
-    head = 0
-    while head < min(len(a), len(b)) and a[head].key == b[head].key:
-        head += 1
-    tail = 0
-    while tail < min(len(a), len(b)) - head and a[-1 - tail].key == b[-1 - tail].key:
-        tail += 1
-    left, right = a[head : len(a) - tail], b[head : len(b) - tail]
-    table = [[0] * (len(right) + 1) for _ in range(len(left) + 1)]
-    for i in range(len(left) - 1, -1, -1):
-        for j in range(len(right) - 1, -1, -1):
-            same = left[i].key == right[j].key
-            table[i][j] = table[i + 1][j + 1] + 1 if same else max(table[i + 1][j], table[i][j + 1])
-    return _stretches(left, right, table)
-
-
-def _stretches(
-    left: Sequence[Token], right: Sequence[Token], table: list[list[int]]
-) -> list[tuple[list[Token], list[Token]]]:
-    found: list[tuple[list[Token], list[Token]]] = []
-    gone: list[Token] = []
-    come: list[Token] = []
-    i = j = 0
-    while i < len(left) or j < len(right):
-        if i < len(left) and j < len(right) and left[i].key == right[j].key:
-            if gone or come:
-                found.append((gone, come))
-                gone, come = [], []
-            i, j = i + 1, j + 1
-        elif j == len(right) or (i < len(left) and table[i + 1][j] >= table[i][j + 1]):
-            gone.append(left[i])
-            i += 1
-        else:
-            come.append(right[j])
-            j += 1
-    return [*found, (gone, come)] if gone or come else found

@@ -112,6 +112,7 @@ class Curate:
 
     async def update(self, caller: Caller, change: Amendment, call: Mutation) -> Curated:
         """Changes a memory; a new content makes a new one that supersedes it."""
+        await self._has_memories(caller, change.id)
         if "content" in change.fields:
             return await self._rewrite(caller, change, call)
 
@@ -175,6 +176,7 @@ class Curate:
 
     async def invalidate(self, caller: Caller, id: str, etag_seen: str, call: Mutation) -> Curated:
         """Retires a memory; one that is retired already stays as it is."""
+        await self._has_memories(caller, id)
 
         async def plan(tx: Transaction) -> Mapping[str, Any]:
             memory = await self._mine(tx, caller, id, etag_seen)
@@ -239,6 +241,8 @@ class Curate:
             ids = [m.id for m in tx.changes.current.memories.values() if _selected(m, caller, which)]
             return {"cleared": tx.changes.retire_all(ids, InvalidReason.CLEARED)}
 
+        if await self._record.head(caller.user_id) is None:
+            return 0, Freshness("", 0)
         written = await self._writer.run(caller, call, plan, new_in=self._embeddings.current)
         return int(written.outcome["cleared"]), written.freshness
 
@@ -252,6 +256,11 @@ class Curate:
             except HeadMoved:
                 continue
         raise Aborted("The embedding model is being changed; try again.", reason="SPACE_MOVED")
+
+    async def _has_memories(self, caller: Caller, id: str) -> None:
+        """NotFound where the user has no head: a correction does not make one."""
+        if await self._record.head(caller.user_id) is None:
+            raise not_found(id)
 
     async def _mine(self, tx: Transaction, caller: Caller, id: str, etag_seen: str) -> Memory:
         memory = await tx.load(id)

@@ -13,7 +13,7 @@ from typing import Any
 
 import grpc
 import numpy as np
-import pymysql
+import pymysql  # type: ignore[import-untyped]
 import pytest
 import redis
 from pymilvus import DataType, MilvusClient, MilvusException

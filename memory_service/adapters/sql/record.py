@@ -134,6 +134,7 @@ class SqlUserWrite:
             "invalid_reason": 0,
             "superseded_by": None,
             "valid_to": None,
+            "access_count": user_memory.c.access_count + 1,
             "last_accessed_at": now,
             "revision": revision,
         }

@@ -2,19 +2,22 @@
 
 Owns what becomes of the tokens of `lexing`: negation is worked into the word it bears on, words that add nothing are
 dropped, and turns of phrase that move words without moving meaning (passive voice, "which is ...") are undone. Also
-tells events from standing states. Refuses to compare (`values`, `state`). Reading is a heuristic over closed word lists;
-it never fails, and where it understands too little the comparison finds "uncertain".
+tells events from standing states. Refuses to compare (`values`, `state`). Reading is a heuristic over closed word
+lists; it never fails, and where it understands too little the comparison finds "uncertain".
 """
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
-from memory_service.domain import lexicon_en as en
-from memory_service.domain import lexicon_zh as zh
-from memory_service.domain.lexing import CJK, PARTICIPLES, Kind, Token, scan
+from memory_service.domain.wording import lexicon_en as en
+from memory_service.domain.wording import lexicon_zh as zh
+from memory_service.domain.wording.lexing import scan
+from memory_service.domain.wording.stemming import PARTICIPLES
+from memory_service.domain.wording.tokens import CJK, Kind, Token
+from memory_service.domain.wording.wordlists import words
 
-_BE: Final = frozenset("is are am was were be been being".split())
+_BE: Final = words("is are am was were be been being")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,11 @@ def _standing_date(raw: list[Token], at: int, habit: bool) -> bool:
 
 
 def _resulting(before: Token | None) -> bool:
-    return before is None or before.kind is Kind.POLE or before.surface in ("养", "有", "住", "生", "装", "带", "设", "定", "为", "除", "戒", "换成", "改成", "养有")
+    return (
+        before is None
+        or before.kind is Kind.POLE
+        or before.surface in ("养", "有", "住", "生", "装", "带", "设", "定", "为", "除", "戒", "换成", "改成", "养有")
+    )
 
 
 def _past(word: str, token: Token, before: Token | None) -> bool:
@@ -80,7 +87,11 @@ def _moved(raw: list[Token]) -> list[Token]:
 def _adjectives_first(raw: list[Token]) -> list[Token]:
     """ "a dog, which is small," -> "a small dog"."""
     for at, token in enumerate(raw):
-        if token.surface.lower() not in ("which", "that", "who") or at + 2 >= len(raw) or raw[at + 1].surface.lower() not in _BE:
+        if (
+            token.surface.lower() not in ("which", "that", "who")
+            or at + 2 >= len(raw)
+            or raw[at + 1].surface.lower() not in _BE
+        ):
             continue
         end = at + 2
         while end < len(raw) and end < at + 6 and raw[end].kind is not Kind.BREAK:
@@ -100,13 +111,22 @@ def _active_voice(raw: list[Token]) -> list[Token]:
         if verb is None:
             continue
         first = next((i for i in range(be, -1, -1) if raw[i].kind is Kind.BREAK), -1) + 1
-        by = next((i for i in range(verb + 1, len(raw)) if raw[i].surface.lower() == "by" or raw[i].kind is Kind.BREAK), None)
+        by = next(
+            (i for i in range(verb + 1, len(raw)) if raw[i].surface.lower() == "by" or raw[i].kind is Kind.BREAK), None
+        )
         if by is None or raw[by].kind is Kind.BREAK:
             return [*raw[:first], raw[verb], *raw[first:be], *raw[verb + 1 :]]
         end = by + 1
         while end < len(raw) and raw[end].kind not in (Kind.BREAK, Kind.PREPOSITION, Kind.QUALITY):
             end += 1
-        return [*raw[:first], *raw[by + 1 : end], *raw[be + 1 : verb + 1], *raw[first:be], *raw[verb + 1 : by], *raw[end:]]
+        return [
+            *raw[:first],
+            *raw[by + 1 : end],
+            *raw[be + 1 : verb + 1],
+            *raw[first:be],
+            *raw[verb + 1 : by],
+            *raw[end:],
+        ]
     return raw
 
 
@@ -121,8 +141,8 @@ def _participle(raw: list[Token], at: int) -> int | None:
     return at if passive else None
 
 
-_STATES: Final = frozenset(
-    "married retired divorced engaged named called located based interested tired scared worried supposed".split()
+_STATES: Final = words(
+    "married retired divorced engaged named called located based interested tired scared worried supposed"
 )
 
 
@@ -132,7 +152,11 @@ def _folded(raw: list[Token]) -> list[Token]:
     for at, token in enumerate(raw):
         if token.kind is Kind.NEGATION or (token.surface.lower() in en.NEGATING_VERBS and _ing(raw, at + 1)):
             last = tokens[-1] if tokens else None
-            if token.key in ("no", "none", "nothing", "nobody") and last is not None and last.kind in (Kind.WORD, Kind.POLE):
+            if (
+                token.key in ("no", "none", "nothing", "nobody")
+                and last is not None
+                and last.kind in (Kind.WORD, Kind.POLE)
+            ):
                 tokens[-1] = _negate(last)
             else:
                 pending = not pending
@@ -145,7 +169,10 @@ def _folded(raw: list[Token]) -> list[Token]:
             pending = False
         else:
             tokens.append(token)
-    if pending and (at := next((i for i in range(len(tokens) - 1, -1, -1) if tokens[i].kind is not Kind.BREAK), -1)) >= 0:
+    if (
+        pending
+        and (at := next((i for i in range(len(tokens) - 1, -1, -1) if tokens[i].kind is not Kind.BREAK), -1)) >= 0
+    ):
         tokens[at] = _negate(tokens[at])
     return tokens
 

@@ -1,9 +1,9 @@
 """Whether two statements are one statement with another state value: what makes layer 3 retire a memory.
 
-Owns the positive evidence that memory.md §2 asks for: a version of a product in use, a quantity of a standing state, the
-polarity of a preference or of a habit, the value of an attribute of which there is one at a time (residence, employer,
-the user's name, a favourite, a tool in a role ...). Everything else must be equal in both texts. Whatever is not proven
-here is not a change of state: numbers of orders, dates, persons, amounts of purchases, single events.
+Owns the positive evidence that memory.md §2 asks for: a version of a product in use, a quantity of a standing state,
+the polarity of a preference or of a habit, the value of an attribute of which there is one at a time (residence,
+employer, the user's name, a favourite, a tool in a role ...). Everything else must be equal in both texts. Whatever is
+not proven here is not a change of state: numbers of orders, dates, persons, amounts of purchases, single events.
 """
 
 import re
@@ -11,19 +11,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from memory_service.domain import lexicon_en as en
-from memory_service.domain import lexicon_zh as zh
-from memory_service.domain.lexing import CJK, Kind, Token, stem
-from memory_service.domain.phrasing import Phrase
-from memory_service.domain.places import interchangeable, level
+from memory_service.domain.wording import lexicon_en as en
+from memory_service.domain.wording import lexicon_zh as zh
+from memory_service.domain.wording.phrasing import Phrase
+from memory_service.domain.wording.places import interchangeable, level
+from memory_service.domain.wording.stemming import stem
+from memory_service.domain.wording.tokens import CJK, Kind, Token
+from memory_service.domain.wording.units import MONEY
+from memory_service.domain.wording.wordlists import words
 
-
-_HABITS: Final = frozenset("daily weekly monthly yearly usually always 每 每天 每周 每月 每年 通常 总是".split())
+_HABITS: Final = words("daily weekly monthly yearly usually always 每 每天 每周 每月 每年 通常 总是")
 
 
 def state_change(a: Phrase, b: Phrase) -> str:
     """What changed, in a few words with the two values ("version 8 → 9"); empty when no change of state is certain."""
-    if a.event or b.event or any(t.kind is Kind.TENSE and t.key != "wish" and t.key != "想" for t in (*a.core, *b.core)):
+    if a.event or b.event or any(t.kind is Kind.TENSE and t.key not in ("wish", "想") for t in (*a.core, *b.core)):
         return ""
     return _one_token(a, b) or _slot(a, b)
 
@@ -35,7 +37,7 @@ def _one_token(a: Phrase, b: Phrase) -> str:
             pairs = [(x, y) for x, y in zip(left, right, strict=True) if _unlike(x, y)]
             if len(pairs) == 1:
                 old, new = pairs[0]
-                return _polarity(a, old, new) or _number(a, old, new) or _status(old, new)
+                return _polarity(a, old, new) or _number(a, old, new) or _status(a, old, new)
     return ""
 
 
@@ -80,7 +82,7 @@ def _number(a: Phrase, old: Token, new: Token) -> str:
         return f"version {old.surface} → {new.surface}" if product and named else ""
     if _identifies(a, at) or _has(a, en.EVENT_NOUNS | en.EVENT_VERBS, zh.EVENT_NOUNS | zh.EVENT_VERBS):
         return ""
-    money = old.unit in ("usd", "eur", "cny", "gbp")
+    money = old.unit in MONEY
     standing = _has(a, en.SLOTS, zh.SLOTS) if money else _stands(a, old)
     return f"quantity {old.surface} → {new.surface}" if standing else ""
 
@@ -97,18 +99,26 @@ def _identifies(a: Phrase, at: int) -> bool:
     if not linked:
         return False
     said = "".join(t.surface for t in linked)
+    if number.unit:
+        return any(said.endswith(noun) for noun in zh.ID_NOUNS)
     if linked[-1].surface.lower() in en.ID_NOUNS or any(said.endswith(noun) for noun in zh.ID_NOUNS):
         return True
     before = a.tokens[at - 1]
-    bare = not number.unit and before.kind in (Kind.WORD, Kind.NAME, Kind.KIN, Kind.QUALITY, Kind.SIDE)
+    bare = before.kind in (Kind.WORD, Kind.NAME, Kind.KIN, Kind.QUALITY, Kind.SIDE)
     spoken = before.surface.lower()
     return bare and not (spoken in en.STATIVE | en.SLOTS or any(said.endswith(word) for word in zh.STATIVE | zh.SLOTS))
 
 
-def _status(old: Token, new: Token) -> str:
+def _status(a: Phrase, old: Token, new: Token) -> str:
+    """One of a few states that exclude each other, for another: single and married, brief answers and long ones."""
+    if old.negated or new.negated:
+        return ""
+    told = {old.surface.lower(), old.key}, {new.surface.lower(), new.key}
     for status in (*en.STATUS, *zh.STATUS):
-        if old.surface.lower() in status and new.surface.lower() in status and not (old.negated or new.negated):
+        if status & told[0] and status & told[1]:
             return f"status {old.surface} → {new.surface}"
+    if _has(a, en.REPLY, zh.REPLY) and any(style & told[0] and style & told[1] for style in (*en.STYLES, *zh.STYLES)):
+        return f"style {old.surface} → {new.surface}"
     return ""
 
 
@@ -139,18 +149,22 @@ _ATTRIBUTE: Final = f"(?:{_keys(frozenset(stem(w) for w in en.SLOTS) | en.SLOTS)
 _MARK: Final = _keys({"favourite", *en.SLOT_MARKS, *(stem(w) for w in en.SLOT_MARKS), *zh.SLOT_MARKS})  # type: ignore[arg-type]
 _SLOTS: Final = (
     _Slot("name", re.compile(rf"{_START}(?:self (?:named|叫)|(?:call|叫) self) {_V}{_END}"), "name"),
-    _Slot("favourite", re.compile(rf"{_START}(?:(?!oneof|之一)[^|=])*{_MARK} (?:[^|= ]+ ){{1,6}}= {_V}{_END}"), "value"),
+    _Slot(
+        "favourite", re.compile(rf"{_START}(?:(?!oneof|之一)[^|=])*{_MARK} (?:[^|= ]+ ){{1,6}}= {_V}{_END}"), "value"
+    ),
     _Slot("attribute", re.compile(rf"{_START}[^|=]*{_ATTRIBUTE} (?:= |用 (?:= )?){_V}{_END}"), "value"),
     _Slot("residence", re.compile(rf"{_START}[^|=]*live (?:in |at |near )?{_V}{_END}"), "place"),
     _Slot("residence", re.compile(rf"{_START}[^|=]*{_spaced(zh.LIVE)} {_V}{_END}"), "place"),
     _Slot("origin", re.compile(rf"{_START}self = from {_V}{_END}"), "place"),
     _Slot("employer", re.compile(rf"{_START}[^|=]*work (?:at |for |in ){_V}{_END}"), "proper"),
-    _Slot("employer", re.compile(rf"{_START}[^|=]*在 {_V}(?:{_keys(zh.WORK_ENDS)}|任 职|就 职|供 职) {_END}"), "proper"),
+    _Slot(
+        "employer", re.compile(rf"{_START}[^|=]*在 {_V}(?:{_keys(zh.WORK_ENDS)}|任 职|就 职|供 职) {_END}"), "proper"
+    ),
     _Slot("job", re.compile(rf"{_START}[^|=]*work as {_V}{_END}"), "value"),
     _Slot("tool", re.compile(rf"{_START}[^|=]*use {_V}as "), "value"),
     _Slot("tool", re.compile(rf"{_START}[^|=]*用 {_V}作为 "), "value"),
     _Slot("language", re.compile(rf"{_START}[^|=]*(?:answer|repli|respond|respons) in {_V}{_END}"), "language"),
-    _Slot("language", re.compile(rf"{_START}[^|=]*用 {_V}{_spaced(zh.REPLY)} {_END}"), "language"),
+    _Slot("language", re.compile(rf"{_START}[^|=]*用 {_V}{_spaced(zh.REPLY)} (?:self )?{_END}"), "language"),
 )
 
 
@@ -160,9 +174,14 @@ def _slot(a: Phrase, b: Phrase) -> str:
     left, right = (" ".join(_key(t) for t in p.tokens) + " " for p in (a, b))
     for slot in _SLOTS:
         old, new = slot.pattern.search(left), slot.pattern.search(right)
-        if old is None or new is None or (left[: old.start("v")], left[old.end("v") :]) != (
-            right[: new.start("v")],
-            right[new.end("v") :],
+        if (
+            old is None
+            or new is None
+            or (left[: old.start("v")], left[old.end("v") :])
+            != (
+                right[: new.start("v")],
+                right[new.end("v") :],
+            )
         ):
             continue
         values = [_tokens(p, text, found) for p, text, found in ((a, left, old), (b, right, new))]
