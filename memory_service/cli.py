@@ -1,4 +1,4 @@
-"""The command line: `memory-service`. Reads settings, calls what does the work, shows progress, says errors in a line."""
+"""The command line: `memory-service`. Reads settings, calls what does the work, says what is wrong in one line."""
 
 import asyncio
 import logging
@@ -58,8 +58,10 @@ def _settings() -> MemorySettings:
     if not sys.stderr.isatty():
         handler.setFormatter(JsonFormatter())
     logging.basicConfig(level=settings.log_level, handlers=[handler], force=True)
-    for noisy in ("pymilvus", "alembic", "httpx"):
+    for noisy in ("alembic", "httpx"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
+    # It logs every failed call with its expression, which holds user ids; the adapter reports what failed.
+    logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
     return settings
 
 
@@ -157,10 +159,10 @@ def calibrate(
 ) -> None:
     """Make the embedding space of the configured model: what its vectors are centred by and what its cosines mean.
 
-    Configure the model (PALIMPSEST_EMBEDDING__PROVIDER, __BASE_URL, __MODEL, __DIM ...) with PALIMPSEST_EMBEDDING__SPACE_FILE
-    naming the file that is to be written.
+    Configure the model first (PALIMPSEST_EMBEDDING__PROVIDER, __BASE_URL, __MODEL, __DIM ...), with
+    PALIMPSEST_EMBEDDING__SPACE_FILE naming the file that is to be written.
     """
-    _run(commands.calibrate(_settings(), out, pairs, console))
+    commands.calibrate(_settings(), out, pairs, console)
 
 
 @app.command()

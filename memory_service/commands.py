@@ -25,7 +25,7 @@ from memory_service.compose import (
     now_micros,
     open_keyring,
 )
-from memory_service.domain.calibration import Calibration, parse_pairs, texts_of
+from memory_service.domain.calibration import Calibration, LabelledPair, parse_pairs, texts_of
 from memory_service.domain.calibration import calibrate as calibrated
 from memory_service.domain.model import Vector
 from memory_service.main import data_folder
@@ -145,7 +145,7 @@ def _credentials(settings: MemorySettings, bearer: str) -> tuple[tuple[str, str]
     return (("authorization", f"Bearer {made}"),)
 
 
-async def calibrate(settings: MemorySettings, out: Path, pairs: Path | None, console: Console) -> None:
+def calibrate(settings: MemorySettings, out: Path, pairs: Path | None, console: Console) -> None:
     """Embeds the labelled pairs with the configured model, writes its space and prints the report."""
     shipped = resources.files("memory_service").joinpath("data/calibration_pairs.tsv")
     try:
@@ -153,30 +153,36 @@ async def calibrate(settings: MemorySettings, out: Path, pairs: Path | None, con
         labelled = parse_pairs(text)
     except (OSError, ValueError) as error:
         raise CommandFailed(f"the pair file cannot be used: {error}") from error
-    texts = texts_of(labelled)
-    dim = settings.embedding.dim
-    model: Embedder = embedder(settings.embedding, dim)
+    try:
+        found = asyncio.run(_calibrated(settings, labelled, console))
+        out.write_text(found.space.to_json(), encoding="utf-8")
+    except StoreUnavailable as error:
+        raise CommandFailed(f"the embedding model does not answer: {error}") from error
+    except ValueError as error:
+        raise CommandFailed(f"no space can be made of these pairs: {error}") from error
+    except OSError as error:
+        raise CommandFailed(f"{out} cannot be written: {error.strerror}") from error
+    _print_report(found)
+    print(f"{found.space.id} written to {out}")
+
+
+async def _calibrated(settings: MemorySettings, pairs: Sequence[LabelledPair], console: Console) -> Calibration:
+    texts = texts_of(pairs)
+    model: Embedder = embedder(settings.embedding, settings.embedding.dim)
+    passages: dict[str, Vector] = {}
+    queries: dict[str, Vector] = {}
     try:
         with _bar(console) as bar:
             task = bar.add_task("embedding", total=len(texts.passages) + len(texts.queries), rate="")
-            passages: dict[str, Vector] = {}
-            queries: dict[str, Vector] = {}
             for some in _batches(texts.passages):
                 passages.update(zip(some, await model.embed_passages(some), strict=True))
                 bar.advance(task, len(some))
             for query in texts.queries:
                 queries[query] = await model.embed_query(query)
                 bar.advance(task)
-        found = calibrated(model.model, labelled, passages, queries)
-    except StoreUnavailable as error:
-        raise CommandFailed(f"the embedding model does not answer: {error}") from error
-    except ValueError as error:
-        raise CommandFailed(f"no space can be made of these pairs: {error}") from error
     finally:
         await model.close()
-    out.write_text(found.space.to_json(), encoding="utf-8")
-    _print_report(found)
-    print(f"{found.space.id} written to {out}")
+    return calibrated(model.model, pairs, passages, queries)
 
 
 def _print_report(found: Calibration) -> None:

@@ -82,7 +82,8 @@ class VectorIndex(Protocol):
     of another user or generation, no hit twice, higher cosine first. Values are checked by the adapter, not left to the
     server: a vector of another dimension, with NaN or of zero length, or an id over 128 bytes raises ValueError and
     nothing of the call is written. A space's collection is made by its first upsert; a search in, scan of or delete
-    from a space that has none finds nothing and is no error. A search with `limit` 0 finds nothing; above 16,384 is clamped.
+    from a space that has none finds nothing and is no error. A search with `limit` 0 finds nothing; above 16,384 it is
+    clamped.
     """
 
     async def upsert(self, space: str, rows: Sequence[IndexRow]) -> None:

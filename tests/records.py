@@ -98,16 +98,21 @@ class Place:
         await until(gone)
         return len(ids)
 
-    async def lock_waits(self) -> int:
-        """Transactions that wait for a row lock on this MariaDB server."""
-        return int((await self.sql("SELECT COUNT(*) FROM information_schema.INNODB_LOCK_WAITS"))[0][0])
+    async def lock_waited(self, count: int = 1) -> None:
+        """Returns when so many transactions wait for a row lock on this MariaDB server."""
+
+        async def waits() -> bool:
+            [(found,)] = await self.sql("SELECT COUNT(*) FROM information_schema.INNODB_LOCK_WAITS")
+            return int(found) >= count
+
+        await until(waits, every=0.15)  # asked more often than every 0.1 s, InnoDB repeats its last answer for ever
 
 
-async def until(holds: Callable[[], Awaitable[bool]]) -> None:
+async def until(holds: Callable[[], Awaitable[bool]], every: float = 0.02) -> None:
     """Waits for a condition, within a deadline that fails the test."""
     async with asyncio.timeout(PATIENCE_S):
         while not await holds():  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(every)
 
 
 async def _migrate(url: str) -> None:

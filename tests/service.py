@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import grpc
+import pytest
 
 from shared.gen.palimpsest.memory.v1 import admin_service_pb2_grpc, memory_service_pb2_grpc
 from shared.grpc_errors import ErrorDetails, details_of
@@ -56,7 +57,7 @@ class ServiceProcess:
     def start(self) -> Self:
         """Starts it and waits for its ready line. RuntimeError with the log when it does not come."""
         with self._log.open("a") as log:
-            self._process = subprocess.Popen(  # noqa: S603
+            self._process = subprocess.Popen(
                 [sys.executable, "-m", "memory_service", self._command],
                 env=self._environment,
                 cwd=ROOT,
@@ -139,14 +140,12 @@ class Refusal:
 def refused(code: grpc.StatusCode) -> Iterator[Refusal]:
     """The block's call must fail with this code; answers its details."""
     answer = Refusal()
-    try:
+    with pytest.raises(grpc.RpcError) as caught:
         yield answer
-    except grpc.RpcError as error:
-        answer.code = error.code()
-        answer.details = details_of(error)
-        assert answer.code == code, f"wanted {code}, got {answer.code}: {error.details()}"
-    else:
-        raise AssertionError(f"wanted {code}, and the call succeeded")
+    error: Any = caught.value
+    answer.code = error.code()
+    answer.details = details_of(error)
+    assert answer.code == code, f"wanted {code}, got {answer.code}: {error.details()}"
 
 
 def eventually(condition: Any, seconds: float = 10.0, what: str = "it") -> Any:

@@ -29,11 +29,10 @@ apt_install() {
   return "$status"
 }
 
-# Not now, and not after the next boot either.
+# Not now, and not after the next boot either, whatever starts services there.
 disable_service() {
-  if command -v systemctl >/dev/null; then
-    systemctl --quiet disable --now "$1" >/dev/null 2>&1 || systemctl --quiet disable "$1" >/dev/null 2>&1 || true
-  fi
+  systemctl stop "$1.service" || true
+  update-rc.d "$1" disable || true
 }
 
 have_mariadb() { command -v mariadbd >/dev/null && command -v mariadb-install-db >/dev/null; }
@@ -44,7 +43,7 @@ have_mariadb || packages+=(mariadb-server)
 have_redis || packages+=(redis-server)
 if [ "${#packages[@]}" -gt 0 ] && can_apt; then
   apt_install "${packages[@]}" || true # what is still missing is named below
-  for package in "${packages[@]}"; do disable_service "${package/mariadb-server/mariadb}"; done
+  for package in "${packages[@]}"; do disable_service "${package/mariadb-server/mariadb}" >/dev/null 2>&1; done
 fi
 have_mariadb || missing+=("mariadbd is missing: apt-get install mariadb-server (as root), brew install mariadb, or dnf install mariadb-server")
 have_redis || missing+=("redis-server is missing: apt-get install redis-server (as root), brew install redis, or dnf install redis")

@@ -17,6 +17,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from memory_service.ports import KeyMissing
 
 _NONCE = 12
+_NAME = 64
+"""Characters of a key id: what the record's column takes."""
 
 
 class KeyFileError(Exception):
@@ -34,6 +36,8 @@ class LocalKeyProvider:
         for name, key in keys.items():
             if len(key) != 32:
                 raise KeyFileError(f"key '{name}' has {len(key)} bytes, it must have 32")
+            if not 1 <= len(name) <= _NAME:
+                raise KeyFileError(f"the key id '{name[:_NAME]}' has {len(name)} characters, it must have 1 to {_NAME}")
         self._ciphers = {name: AESGCM(key) for name, key in keys.items()}
         self._current = current
 
@@ -94,10 +98,11 @@ def add_key(path: Path) -> str:
         number += 1
     content["keys"][f"k{number}"] = base64.b64encode(os.urandom(32)).decode()
     content["current"] = f"k{number}"
-    fresh = path.with_suffix(".new")
+    fresh = path.with_name(f"{path.name}.new")
     fresh.unlink(missing_ok=True)
     _write_new(fresh, json.dumps(content, indent=2) + "\n")
     fresh.replace(path)
+    _sync_folder(path)
     return f"k{number}"
 
 
@@ -108,3 +113,13 @@ def _write_new(path: Path, text: str) -> None:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
+    _sync_folder(path)
+
+
+def _sync_folder(path: Path) -> None:
+    """Puts a file's name on the disk: or a power failure takes back a new key that has wrapped data already."""
+    descriptor = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,5 +1,6 @@
 """AdminService over gRPC."""
 
+import hashlib
 from typing import Any
 
 from memory_service.api.messages import timestamp
@@ -7,11 +8,12 @@ from memory_service.api.validation import Check
 from memory_service.record import Job, JobKind
 from memory_service.service.admin import Admin
 from memory_service.service.tunables import TunableRow
-from shared.auth import require_scope
+from shared.auth import Principal, require_scope
 from shared.gen.palimpsest.memory.v1 import admin_service_pb2 as pb
 from shared.gen.palimpsest.memory.v1 import admin_service_pb2_grpc as pb_grpc
 
 ADMIN = "memory:admin"
+MAX_ACTOR = 128
 
 
 class AdminApi(pb_grpc.AdminServiceServicer):
@@ -33,7 +35,7 @@ class AdminApi(pb_grpc.AdminServiceServicer):
         request_id = check.request_id(request.request_id)
         check.done()
         rows, etag = await self._admin.update_settings(
-            dict(request.values), etag=request.etag, actor=principal.subject, request_id=request_id
+            dict(request.values), etag=request.etag, actor=_actor(principal), request_id=request_id
         )
         return pb.UpdateSettingsResponse(settings=[_setting(row) for row in rows], etag=etag)
 
@@ -49,7 +51,7 @@ class AdminApi(pb_grpc.AdminServiceServicer):
         check = Check()
         request_id = check.request_id(given)
         check.done()
-        return _job(await self._admin.start(kind, payload, actor=principal.subject, request_id=request_id))
+        return _job(await self._admin.start(kind, payload, actor=_actor(principal), request_id=request_id))
 
     async def GetJob(self, request: pb.GetJobRequest, context: Any) -> pb.GetJobResponse:  # noqa: N802
         require_scope(ADMIN)
@@ -72,6 +74,12 @@ class AdminApi(pb_grpc.AdminServiceServicer):
             stores=[pb.StoreStatus(name=s.name, kind=s.kind, up=s.up) for s in stats.stores],
             embedding_spaces=stats.spaces,
         )
+
+
+def _actor(principal: Principal) -> str:
+    """Who is kept as the author. A subject may be longer than a user id, and than what is kept: then a hash of it."""
+    subject = principal.subject
+    return subject if len(subject) <= MAX_ACTOR else f"sha256:{hashlib.sha256(subject.encode()).hexdigest()}"
 
 
 def _setting(row: TunableRow) -> pb.Setting:

@@ -58,7 +58,7 @@ class MemoryApi(pb_grpc.MemoryServiceServicer):
         principal = require_scope(WRITE)
         check = Check()
         draft = check.draft("", request, self._clock(), self._home)
-        call = Mutation("SaveMemory", check.request_id(request.request_id), canonical(request))
+        call = Mutation("SaveMemory", check.request_id(request.request_id), canonical(request, self._home))
         check.done()
         caller = caller_of(principal)
         self._may_write(caller, [("shard", draft.shard)])
@@ -74,7 +74,7 @@ class MemoryApi(pb_grpc.MemoryServiceServicer):
             check.fail("drafts", f"has {len(request.drafts)} drafts, 1 to {MAX_BATCH} are allowed")
         now = self._clock()
         drafts = [check.draft(f"drafts[{n}].", draft, now, self._home) for n, draft in enumerate(request.drafts)]
-        call = Mutation("BatchSaveMemories", check.request_id(request.request_id), canonical(request))
+        call = Mutation("BatchSaveMemories", check.request_id(request.request_id), canonical(request, self._home))
         check.done()
         caller = caller_of(principal)
         self._may_write(caller, [(f"drafts[{n}].shard", draft.shard) for n, draft in enumerate(drafts)])
@@ -120,7 +120,7 @@ class MemoryApi(pb_grpc.MemoryServiceServicer):
         check = Check()
         check.memory_id("id", request.id)
         check.done()
-        return pb.GetMemoryResponse(memory=memory_message(await self._curate.get(caller, request.id)))
+        return pb.GetMemoryResponse(memory=memory_message(await self._curate.get(caller, request.id), self._clock()))
 
     async def ListMemories(self, request: pb.ListMemoriesRequest, context: Any) -> pb.ListMemoriesResponse:  # noqa: N802
         caller = caller_of(require_scope(READ))
@@ -134,7 +134,8 @@ class MemoryApi(pb_grpc.MemoryServiceServicer):
         before = self._page_start(check, binding, request.page_token)
         check.done()
         found, freshness = await self._curate.page(caller, which, _STATES[request.state], before, size + 1)
-        page, cut = within_limit(memory_message(memory) for memory in found[:size])
+        now = self._clock()
+        page, cut = within_limit(memory_message(memory, now) for memory in found[:size])
         more = cut or len(found) > size
         return pb.ListMemoriesResponse(
             memories=page,
@@ -168,7 +169,7 @@ class MemoryApi(pb_grpc.MemoryServiceServicer):
             attributes=check.attributes("memory.attributes", given.attributes) if "attributes" in paths else {},
             expires_at=expires,
         )
-        call = Mutation("UpdateMemory", check.request_id(request.request_id), canonical(request))
+        call = Mutation("UpdateMemory", check.request_id(request.request_id), canonical(request, self._home))
         check.done()
         caller = caller_of(principal)
         done = await self._curate.update(caller, change, call)
@@ -211,7 +212,7 @@ class MemoryApi(pb_grpc.MemoryServiceServicer):
         caller = caller_of(require_scope(WRITE))
         check = Check()
         which = self._selection(check, request)
-        call = Mutation("ClearMemories", check.request_id(request.request_id), canonical(request))
+        call = Mutation("ClearMemories", check.request_id(request.request_id), canonical(request, self._home))
         check.done()
         count, freshness = await self._curate.clear(caller, which, call)
         return pb.ClearMemoriesResponse(cleared_count=count, freshness=self._fresh(caller, freshness))
@@ -229,7 +230,7 @@ class MemoryApi(pb_grpc.MemoryServiceServicer):
     def _mutation_of_one(self, rpc: str, request: pb.InvalidateMemoryRequest | pb.RestoreMemoryRequest) -> Mutation:
         check = Check()
         check.memory_id("id", request.id)
-        call = Mutation(rpc, check.request_id(request.request_id), canonical(request))
+        call = Mutation(rpc, check.request_id(request.request_id), canonical(request, self._home))
         check.done()
         return call
 

@@ -1,11 +1,12 @@
 """Domain values as messages of the contract. Enums have the same numbers on both sides."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from memory_service.domain.model import Memory, Micros
+from memory_service.domain.model import InvalidReason, Memory, Micros, Outcome
 from memory_service.service.curate import etag
 from memory_service.service.recall import Hit
 from memory_service.service.remember import Saved
@@ -23,8 +24,11 @@ def timestamp(micros: Micros | None) -> Timestamp | None:
     return Timestamp(seconds=micros // 1_000_000, nanos=micros % 1_000_000 * 1000)
 
 
-def memory_message(memory: Memory) -> memory_pb2.Memory:
-    """A memory."""
+def memory_message(memory: Memory, now: Micros | None = None) -> memory_pb2.Memory:
+    """A memory; at `now`, one that has expired is shown as retired, though nothing may have retired its row yet."""
+    if now is not None and memory.active and memory.expired(now):
+        end = memory.expires_at
+        memory = replace(memory, invalidated_at=end, valid_to=end, invalid_reason=InvalidReason.EXPIRED)
     source = memory.source
     known = any((source.session_id, source.message_id, source.quote, source.role, source.channel))
     return memory_pb2.Memory(
@@ -58,7 +62,7 @@ def memory_message(memory: Memory) -> memory_pb2.Memory:
 
 
 def saved_message(saved: Saved, freshness: str, *, readable: bool) -> pb.SaveMemoryResponse:
-    """What became of a draft; without the memory for callers who may not read."""
+    """What became of a draft. Callers who may not read get neither the memory nor the sentence that quotes others."""
     return pb.SaveMemoryResponse(
         outcome=int(saved.outcome),  # type: ignore[arg-type]
         memory=memory_message(saved.memory) if saved.memory is not None and readable else None,
@@ -67,10 +71,14 @@ def saved_message(saved: Saved, freshness: str, *, readable: bool) -> pb.SaveMem
         evicted_ids=saved.evicted_ids,
         similarity=saved.similarity,
         reason_code=int(saved.code),  # type: ignore[arg-type]
-        reason=saved.reason,
+        reason=saved.reason if readable or saved.outcome is Outcome.FILTERED else _unquoted(saved),
         index_pending=saved.index_pending,
         freshness=freshness,
     )
+
+
+def _unquoted(saved: Saved) -> str:
+    return f"{saved.code.name}: what it was compared with is said to callers with the scope memory:read only."
 
 
 def hit_message(hit: Hit) -> pb.RecallHit:

@@ -235,7 +235,7 @@ def _zone(name: str) -> tzinfo | None:
         return None
 
 
-def canonical(request: Any) -> bytes:
+def canonical(request: Any, home: tzinfo) -> bytes:
     """A request's arguments for comparing two calls: defaults applied, map keys sorted, the request id left out."""
     copy = type(request)()
     copy.CopyFrom(request)
@@ -243,6 +243,9 @@ def canonical(request: Any) -> bytes:
     for part in (copy, *getattr(copy, "drafts", ())):
         if hasattr(part, "shard"):
             part.shard = part.shard or int(Shard.GENERAL)
+            part.time_zone = part.time_zone or str(home)
+            if part.source == MemorySource():
+                part.ClearField("source")
     if hasattr(copy, "update_mask"):
-        copy.update_mask.paths[:] = sorted(copy.update_mask.paths)
+        copy.update_mask.paths[:] = sorted(set(copy.update_mask.paths))
     return bytes(copy.SerializeToString(deterministic=True))

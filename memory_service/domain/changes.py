@@ -35,11 +35,6 @@ class Changes:
         """True when a recall can see that something changed: the head's version grows."""
         return bool(self.inserted or self.retired or self.revived or self.amended)
 
-    @property
-    def written(self) -> frozenset[str]:
-        """Rows that this transaction wrote or brought back: never evicted by it."""
-        return frozenset(self.inserted) | frozenset(self.revived)
-
     def memory(self, id: str) -> Memory | None:
         """A memory of the snapshot or of this transaction, as it is now."""
         return self.current.memories.get(id) or self.inserted.get(id) or self.retired.get(id) or self.revived.get(id)

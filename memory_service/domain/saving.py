@@ -125,6 +125,11 @@ def statement_of(memory: Memory, *, cut: bool = False) -> Statement:
     )
 
 
+def _dated(memory: Memory) -> Statement:
+    """A stored memory without a stated time holds since it was stored: a draft about the past does not replace it."""
+    return replace(statement_of(memory), occurred_at=memory.happened_at)
+
+
 def neighbours(active: ActiveSet, memory: Memory, policy: SavingPolicy, floor: float) -> list[Neighbour]:
     """Active memories of the same type, within the caller's shards, at least `floor` alike on the dedup scale."""
     if memory.vector is None or policy.space is None or memory.space != active.space:
@@ -137,7 +142,7 @@ def neighbours(active: ActiveSet, memory: Memory, policy: SavingPolicy, floor: f
         return []
     alike = policy.space.dedup_similarity(cosines[rows])
     return [
-        Neighbour(active.ids[row], statement_of(active.memories[active.ids[row]]), float(similarity))
+        Neighbour(active.ids[row], _dated(active.memories[active.ids[row]]), float(similarity))
         for row, similarity in zip(rows, alike, strict=True)
     ]
 
@@ -250,12 +255,13 @@ def _correct(changes: Changes, draft: Prepared) -> Verdict:
     )
 
 
-def evict(changes: Changes, counters: Sequence[EvictionView], policy: SavingPolicy) -> list[str]:
-    """Ends the memories of least value above the cap, within the caller's shards; answers their ids."""
+def evict(changes: Changes, counters: Sequence[EvictionView], policy: SavingPolicy, keep: frozenset[str]) -> list[str]:
+    """Ends the memories of least value above the cap, within the caller's shards and never one of `keep`; answers their
+    ids."""
     surplus = len(changes.current) - policy.max_active
     if surplus <= 0:
         return []
-    gone = choose(counters, cap=len(counters) - surplus, grace=policy.grace, now=changes.now, protected=changes.written)
+    gone = choose(counters, cap=len(counters) - surplus, grace=policy.grace, now=changes.now, protected=keep)
     for id in gone:
         changes.retire(id, InvalidReason.EVICTED)
     return gone

@@ -122,10 +122,10 @@ class Curate:
                 raise not_active(memory.id, memory.superseded_by)
             values = {name: getattr(change, name) for name in change.fields}
             values = {name: value for name, value in values.items() if value != getattr(memory, name)}
-            if values.get("pinned"):
-                self._remember.room_for_pin(tx)
             if values:
                 tx.changes.amend(memory.id, values)
+            if values.get("pinned"):
+                self._remember.check_pins(tx)
             return {"memories": [memory.id], "id": memory.id}
 
         return self._curated(await self._writer.run(caller, call, plan, new_in=self._embeddings.current))
@@ -139,8 +139,6 @@ class Curate:
                 if not old.active:
                     raise not_active(old.id, old.superseded_by)
                 draft = _successor(old, change)
-                if draft.pinned and not old.pinned:
-                    self._remember.room_for_pin(tx)
                 prepared = self._remember.prepare(draft, vector, space, tx.key, tx.changes.now)
                 # The day or week of the event is the old memory's: the words are corrected, not the event.
                 kept = replace(
@@ -152,7 +150,9 @@ class Curate:
                 policy = self._remember.policy(caller, space)
                 verdict = save(tx.changes, Prepared(kept, prepared.cut, (old.id,), inherits_pin=False), policy)
                 self._settle(tx, verdict.memory_id or "", draft, change)
-                evicted = await self._remember.evict(caller, tx, policy)
+                if draft.pinned and not old.pinned:
+                    self._remember.check_pins(tx)
+                evicted = await self._remember.evict(caller, tx, policy, verdict.memory_id)
                 return {
                     "memories": [verdict.memory_id],
                     "id": verdict.memory_id,
@@ -208,7 +208,9 @@ class Curate:
                 back = replace(present, vector=vector, space=space if vector is not None else None)
                 gone = self._make_way(tx, caller, back, space, retire_conflicting)
                 tx.changes.revive(back)
-                evicted = await self._remember.evict(caller, tx, self._remember.policy(caller, space))
+                if back.pinned:
+                    self._remember.check_pins(tx)
+                evicted = await self._remember.evict(caller, tx, self._remember.policy(caller, space), id)
                 return {"memories": [id], "id": id, "superseded": gone, "evicted": evicted}
 
             return plan
@@ -226,7 +228,8 @@ class Curate:
                 return gone
             if not retire:
                 raise FailedPrecondition(
-                    f"Memory {decision.matched_id} is active and equals or contradicts it. {decision.reason}",
+                    # Not the reason: it quotes the memory, and the caller may write without being allowed to read.
+                    f"Memory {decision.matched_id} is active and equals or contradicts it.",
                     reason="CONFLICTING_MEMORY",
                     metadata={"conflicting_id": decision.matched_id},
                 )

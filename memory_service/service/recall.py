@@ -6,7 +6,7 @@ yet is scored exactly, so that a save is visible to the next recall on every rep
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,6 +122,7 @@ class Recall:
         fits = self._fitting(active, caller, question)
         if asks_nothing(question.query) or not fits.any():
             return Recalled(hits=(), freshness=freshness, degraded=self._known_down())
+        question = replace(question, shards=caller.within(question.shards) or frozenset())
         dense = await self._dense(head, active, question, fits)
         hits = self._ranked(active, question, fits, dense, words)
         self._access.add(caller.user_id, [hit.memory.id for hit in hits])
@@ -190,6 +191,10 @@ class Recall:
             self._stale.add(len(stale))
             await self._outbox.enqueue(stale)
         near = {hit.memory_id for hit in found} | await self._outbox.recent(head.user_id)
+        if question.attributes:
+            # The index knows no attributes: what they select counts however many others are nearer.
+            given = question.attributes
+            near.update(id for id, m in active.memories.items() if matches(given, m.attributes) is Match.MATCH)
         return np.fromiter((id in near for id in active.ids), np.bool_, len(active))
 
     def _ranked(

@@ -148,13 +148,13 @@ class Remember:
         )
         return Prepared(memory, self._embeddings.cuts(space, draft.content), draft.supersedes)
 
-    def room_for_pin(self, tx: Transaction) -> None:
-        """Pins are never evicted, so they may not grow beyond the cap."""
+    def check_pins(self, tx: Transaction) -> None:
+        """Pins are never evicted, so they may not grow beyond the cap: FailedPrecondition when they did."""
         cap = self._tunables.now.eviction.max_active
         pinned = sum(memory.pinned for memory in tx.changes.current.memories.values())
-        if pinned >= cap:
+        if pinned > cap:
             raise FailedPrecondition(
-                f"{pinned} memories are pinned, and no more than {cap} may be: unpin one first.",
+                f"This would be pinned memory number {pinned}, and no more than {cap} may be: unpin one first.",
                 reason="TOO_MANY_PINNED",
             )
 
@@ -162,8 +162,9 @@ class Remember:
         """What the UNIQUE constraint compares."""
         return key.content_hmac(draft.type, draft.shard, normalise(draft.content), event)
 
-    async def evict(self, caller: Caller, tx: Transaction, policy: SavingPolicy) -> list[str]:
-        """Ends what is above the cap, counting the accesses that were not written yet."""
+    async def evict(self, caller: Caller, tx: Transaction, policy: SavingPolicy, keep: str | None) -> list[str]:
+        """Ends what is above the cap, counting the accesses that were not written yet. Never `keep`: what the call, or
+        this draft of it, answers. Earlier drafts of a batch may go, as if they had been saved one by one."""
         if len(tx.changes.current) <= policy.max_active:
             return []
         counters = await tx.counters()
@@ -175,7 +176,7 @@ class Remember:
             last = max((stored.last or 0) if stored else 0, waiting.last or 0, memory.last_accessed_at or 0)
             count = (stored.count if stored else 0) + waiting.count
             views.append(EvictionView(memory.id, memory.created_at, last or None, count, memory.pinned))
-        return evict(tx.changes, views, policy)
+        return evict(tx.changes, views, policy, frozenset({keep} if keep else ()))
 
     def _answers(self, written: Written, pending: bool) -> list[Saved]:
         answers: list[Saved] = []
@@ -225,13 +226,13 @@ class _SavePlan:
             prepared = self._use.prepare(draft, next(vectors), self._space, tx.key, tx.changes.now)
             field = "supersedes" if len(self._drafts) == 1 else f"drafts[{number}].supersedes"
             await self._check(tx, draft.supersedes, field)
-            if draft.pinned:
-                self._use.room_for_pin(tx)
             try:
                 verdict = save(tx.changes, prepared, policy)
             except NotActive as error:
                 raise not_active(error.memory_id, error.superseded_by) from error
-            evicted = await self._use.evict(self._caller, tx, policy)
+            if draft.pinned and verdict.memory_id in tx.changes.inserted:
+                self._use.check_pins(tx)
+            evicted = await self._use.evict(self._caller, tx, policy, verdict.memory_id)
             lines.append(_line(verdict, evicted))
             tx.reasons[number] = verdict.reason
         return {"results": lines, "memories": [line["memory"] for line in lines if line["memory"]]}

@@ -26,8 +26,8 @@ log = logging.getLogger(__name__)
 
 HOUR, DAY = 3600 * 1_000_000, 86_400 * 1_000_000
 KEYWORD_ALONE = 0.20
-"""Keyword floor while the embedding model is away: 22 % right hits instead of 18 % and 97.0 % correct empties instead of
-99.5 % on the calibration pairs."""
+"""Keyword floor while the embedding model is away: 22 % right hits instead of 18 %, and 97.0 % correct empties instead
+of 99.5 %, on the calibration pairs."""
 
 
 class Tunables(BaseModel):
@@ -108,11 +108,11 @@ class LiveTunables:
         for group, section in Tunables.model_fields.items():
             model = section.annotation
             for name, info in getattr(model, "model_fields", {}).items():
-                value, default = (getattr(getattr(t, group), name) for t in (self.now, self._defaults))
+                value, default = (_text(tunables, f"{group}.{name}") for tunables in (self.now, self._defaults))
                 unit = (info.json_schema_extra or {}).get("unit", "")
                 choices = " | ".join(get_args(info.annotation)) if get_origin(info.annotation) else ""
                 note = f" [{unit or choices}]" if unit or choices else ""
-                rows.append(TunableRow(f"{group}.{name}", str(value), str(default), f"{info.description}{note}"))
+                rows.append(TunableRow(f"{group}.{name}", value, default, f"{info.description}{note}"))
         return sorted(rows, key=lambda row: row.name), self._etag
 
     async def update(
@@ -120,8 +120,8 @@ class LiveTunables:
     ) -> tuple[list[TunableRow], str]:
         """Changes tunables: all or, where one is refused, none. InvalidArgument names each; Aborted a stale etag."""
         stored, _ = await self._store.load()
-        self._check(stored, values)
-        changes = {name: value or None for name, value in values.items()}
+        wanted = self._checked(stored, values)
+        changes = {name: _text(wanted, name) if value else None for name, value in values.items()}
         try:
             present, new_etag = await self._store.save(
                 changes, etag=etag, actor=actor, at=self._clock(), request_id=request_id
@@ -131,7 +131,8 @@ class LiveTunables:
         self._adopt(present, new_etag)
         return self.rows()
 
-    def _check(self, stored: Mapping[str, str], values: Mapping[str, str]) -> None:
+    def _checked(self, stored: Mapping[str, str], values: Mapping[str, str]) -> Tunables:
+        """What the tunables would be."""
         known = {row.name for row in self.rows()[0]}
         unknown = [
             Violation(f'values["{name}"]', "is no setting that can be changed at run time; GetSettings lists them")
@@ -144,7 +145,7 @@ class LiveTunables:
             raise InvalidArgument(unknown)
         merged = {name: value for name, value in {**stored, **values}.items() if value}
         try:
-            self._applied(merged)
+            return self._applied(merged)
         except ValidationError as error:
             raise InvalidArgument([_violation(problem) for problem in error.errors()]) from error
 
@@ -156,6 +157,12 @@ class LiveTunables:
                 await self.refresh()
             except Exception as error:
                 log.warning("the settings in the record could not be read: %s", error)
+
+
+def _text(tunables: Tunables, name: str) -> str:
+    """A tunable's value in its one written form: what is stored, and fits its column, however it was given."""
+    group, _, field = name.partition(".")
+    return str(getattr(getattr(tunables, group), field))
 
 
 def _violation(problem: Any) -> Violation:

@@ -2,7 +2,8 @@
 
 Queue the user's writers in this process, read the head, take it in a transaction, bring the active set up to its
 version, let the use case decide on `Changes`, write them once, commit. Then the caches are told and the outbox worker
-is woken. The commit is the promise: what fails before it wrote nothing, what fails after it is derived and mends itself.
+is woken. The commit is the promise: what fails before it wrote nothing, what fails after it is derived and mends
+itself.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ import hmac
 import logging
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from memory_service.domain.changes import Changes
@@ -55,6 +56,7 @@ class Transaction:
         self._tx = tx
         self.key = key
         self.changes = changes
+        self._counters: Mapping[str, Any] | None = None
         self.reasons: dict[int, str] = {}
         self.extra: dict[str, Memory] = {}
         """Memories to answer that the changes do not know: retired before, and left as they are."""
@@ -73,8 +75,10 @@ class Transaction:
         return open_memory(self.key, rows[0]) if rows else None
 
     async def counters(self) -> Mapping[str, Any]:
-        """Access counters of the rows that were active when the transaction began."""
-        return await self._tx.counters()
+        """Access counters of the rows that were active when the transaction began; read once."""
+        if self._counters is None:
+            self._counters = await self._tx.counters()
+        return self._counters
 
 
 Plan = Callable[[Transaction], Awaitable[Mapping[str, Any]]]
@@ -124,7 +128,7 @@ class Writer:
                 proposal = await self._proposal(caller.user_id, new_in)
                 key = await self._keyring.get(caller.user_id, proposal.generation)
                 try:
-                    return await self._attempt(proposal, key, call, plan, prepared_for)
+                    return await self._attempt(proposal, key, _within_rights(caller, call), plan, prepared_for)
                 except (_GenerationMoved, DuplicateContent) as error:
                     log.info("a write begins anew: %s", type(error).__name__)
         raise Aborted("Other writers were faster every time; try again.", reason="LOST_RACE")
@@ -196,9 +200,9 @@ class Writer:
 
     def _to_index(self, changes: Changes) -> list[str]:
         """Rows whose vectors the index must take over, and rows that have none yet."""
-        moved = [*changes.inserted.values(), *changes.revived.values(), *changes.retired.values()]
-        moved += [changes.current.memories[id] for id, values in changes.amended.items() if "vector" in values]
-        return [m.id for m in moved if self._indexed or (m.active and m.vector is None)]
+        embedded = [id for id, values in changes.amended.items() if "vector" in values]
+        moved = {id: changes.memory(id) for id in [*changes.inserted, *changes.revived, *changes.retired, *embedded]}
+        return [id for id, m in moved.items() if m and (self._indexed or (m.active and m.vector is None))]
 
     async def _committed(self, user_id: str, changes: Changes, version: int) -> None:
         self._access.add(user_id, changes.accessed)
@@ -207,6 +211,15 @@ class Writer:
         self._active.put(user_id, changes.current.changed([], version=version))
         self._wake()
         await self._active.changed(user_id)
+
+
+def _within_rights(caller: Caller, call: Mutation) -> Mutation:
+    """The call, its arguments bound to the shards it may see: a repeat under other rights is another call, so that it
+    cannot be answered what only the first caller may see."""
+    if caller.shards is None or not call.request_id:
+        return call
+    rights = ",".join(sorted(shard.name for shard in caller.shards))
+    return replace(call, arguments=f"shards {rights};".encode() + call.arguments)
 
 
 class _GenerationMoved(Exception):
@@ -224,11 +237,11 @@ def _retirement(memory: Memory) -> Retirement:
 
 
 def _columns(key: UserKey, id: str, values: Mapping[str, Any], changes: Changes) -> dict[str, Any]:
-    """Columns for values of the domain."""
+    """Columns for values of the domain, on a row that the same transaction may have retired since."""
     columns = dict(values)
     if "attributes" in columns:
         columns["attributes"] = seal_attributes(key, id, columns["attributes"])
-    if "vector" in columns:
+    if "vector" in columns and (memory := changes.memory(id)):
         del columns["vector"], columns["space"]
-        columns |= seal_vector(key, changes.current.memories[id])
+        columns |= seal_vector(key, memory)
     return columns

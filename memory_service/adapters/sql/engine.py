@@ -29,7 +29,10 @@ _DRIVERS = {"mysql": "mysql+aiomysql", "mariadb": "mysql+aiomysql", "sqlite": "s
 
 def database_url(text: str) -> URL:
     """Parses a database URL and puts in the driver; ValueError when it names no database this service knows."""
-    url = make_url(text)
+    try:
+        url = make_url(text)
+    except exc.ArgumentError as error:
+        raise ValueError("not a database URL: write it like mysql://user:password@host:3306/name") from error
     name = url.get_backend_name()
     if name not in _DRIVERS:
         raise ValueError(f"'{name}' is not supported: use mysql://, mariadb:// or sqlite:///")
@@ -77,18 +80,21 @@ class Database:
             )
         cursor.close()
 
-    def upsert(self, table: Table, rows: Any, update: Mapping[str, Any]) -> Any:
+    def upsert(self, table: Table, row: Mapping[str, Any] | None, update: Mapping[str, Any]) -> Any:
         """INSERT that updates these columns where the primary key is there; with no columns it leaves the row be.
 
-        On MySQL it also locks the row that is there: the only way to take a lock row that does not deadlock.
+        On MySQL it also locks the row that is there: the only way to take a lock row that does not deadlock. Without
+        `row` the statement takes many rows when it is executed; `update` may hold no bound values then, because
+        aiomysql puts none into what stands behind VALUES.
         """
         if self.is_sqlite:
-            insert = sqlite.insert(table).values(rows)
+            insert = sqlite.insert(table) if row is None else sqlite.insert(table).values(row)
             if not update:
                 return insert.on_conflict_do_nothing()
             return insert.on_conflict_do_update(index_elements=list(table.primary_key.columns), set_=dict(update))
         first = next(iter(table.primary_key.columns))
-        return mysql.insert(table).values(rows).on_duplicate_key_update(dict(update) or {first.name: first})
+        into = mysql.insert(table) if row is None else mysql.insert(table).values(row)
+        return into.on_duplicate_key_update(dict(update) or {first.name: first})
 
     @contextlib.asynccontextmanager
     async def _limits(self, seconds: float | None = None) -> AsyncIterator[None]:
@@ -116,7 +122,7 @@ class Database:
         """Runs `work` in a transaction: commits when it returns, rolls back when it raises; again after a deadlock."""
         retrying = AsyncRetrying(
             retry=retry_if_exception(_is_deadlock),
-            stop=stop_after_attempt(6),
+            stop=stop_after_attempt(10),
             wait=wait_random_exponential(multiplier=0.01, max=0.2),
             reraise=True,
         )

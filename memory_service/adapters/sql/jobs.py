@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from memory_service.adapters.sql import schema
 from memory_service.adapters.sql.engine import Database
 from memory_service.ports import Clock
-from memory_service.record import Job, JobKind, JobState
+from memory_service.record import IDEMPOTENCY_WINDOW, Job, JobKind, JobState
 
 _t = schema.job
 _OPEN = (int(JobState.PENDING), int(JobState.RUNNING))
@@ -52,10 +52,17 @@ class SqlJobs:
             "request_id": request_id or None,
             "created_at": job.created_at,
         }
+        same = and_(_t.c.actor == actor, _t.c.kind == int(job.kind), _t.c.request_id == request_id)
+        long_ago = _t.c.created_at <= self._clock() - IDEMPOTENCY_WINDOW
+
+        async def work(connection: AsyncConnection) -> None:
+            if request_id:
+                await connection.execute(update(_t).where(same, long_ago).values(request_id=None))
+            await connection.execute(insert(_t).values(values))
+
         try:
-            await self._database.read(lambda connection: connection.execute(insert(_t).values(values)))
+            await self._database.transaction(work)
         except IntegrityError:
-            same = and_(_t.c.actor == actor, _t.c.kind == int(job.kind), _t.c.request_id == request_id)
             found = await self._one(same)
             if found is None:
                 raise

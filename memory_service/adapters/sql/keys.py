@@ -65,7 +65,12 @@ class SqlKeyStore:
         return await self._database.read(work)
 
     async def rewrap(self, old: WrappedKey, new: WrappedKey) -> bool:
-        same = and_(_k.user_id == old.user_id, _k.generation == old.generation, _k.kek_id == old.kek_id)
+        same = and_(
+            _k.user_id == old.user_id,
+            _k.generation == old.generation,
+            _k.kek_id == old.kek_id,
+            _k.wrapped == old.wrapped,
+        )
         statement = update(user_key).where(same).values(kek_id=new.kek_id, wrapped=new.wrapped)
 
         async def work(connection: AsyncConnection) -> bool:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import fields
 from typing import Any, TypeVar
 
 from sqlalchemy import Select, and_, bindparam, case, func, insert, or_, select, update
@@ -10,7 +10,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from memory_service.adapters.sql.engine import Database
-from memory_service.adapters.sql.outbox import enqueue_statement
+from memory_service.adapters.sql.outbox import enqueue_lines
 from memory_service.adapters.sql.schema import idempotency, memory_head, user_memory
 from memory_service.domain.model import Head, InvalidReason
 from memory_service.ports import Clock
@@ -32,6 +32,7 @@ _WITHOUT_VECTOR = [c for c in MEMORY_COLUMNS if c.name != "embedding"]
 _CHUNK = 500
 """Ids per IN list: far below SQLite's limit on variables."""
 ACTIVE_STATE = 1
+_FIELDS = [field.name for field in fields(MemoryRow)]
 
 
 async def fetch_rows(connection: AsyncConnection, query: Select[Any]) -> list[MemoryRow]:
@@ -99,7 +100,11 @@ class SqlUserWrite:
     async def insert(self, rows: Sequence[MemoryRow]) -> None:
         if not rows:
             return
-        values = [asdict(row) | {"active_marker": None if row.invalidated_at else 1} for row in rows]
+        # Not `asdict`: it copies every value deeply, which took longer than the INSERT.
+        values = [
+            {name: getattr(row, name) for name in _FIELDS} | {"active_marker": None if row.invalidated_at else 1}
+            for row in rows
+        ]
         try:
             await self._connection.execute(insert(user_memory), values)
         except IntegrityError as error:
@@ -151,9 +156,8 @@ class SqlUserWrite:
         )
 
     async def enqueue(self, ids: Sequence[str]) -> None:
-        for start in range(0, len(ids), _CHUNK):
-            keys = [(self._head.user_id, id) for id in ids[start : start + _CHUNK]]
-            await self._connection.execute(enqueue_statement(self._database, keys, self._clock()))
+        keys = [(self._head.user_id, id) for id in ids]
+        await enqueue_lines(self._database, self._connection, keys, self._clock())
 
     async def set_head(self, *, version: int, space: str | None = None, reset: bool = False) -> None:
         values: dict[str, Any] = {"version": version, "last_active_at": self._clock()}
@@ -195,7 +199,7 @@ class SqlUserWrite:
             "request_id": request_id,
         }
         # A line older than the window may still be there.
-        await self._connection.execute(self._database.upsert(idempotency, [key | values], values))
+        await self._connection.execute(self._database.upsert(idempotency, key | values, values))
 
 
 class SqlRecord:

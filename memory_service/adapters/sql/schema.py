@@ -163,7 +163,7 @@ setting = Table(
 setting_change = Table(
     "setting_change",
     metadata,
-    Column("id", String(36), primary_key=True),  # UUIDv7: the greatest is the newest, and the etag of the settings
+    Column("id", String(36), primary_key=True),  # UUIDv7: the order of time
     Column("at", BigInteger, nullable=False),
     Column("actor", String(128), nullable=False),
     Column("request_id", String(36)),

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import delete, func, insert, select
+from sqlalchemy import delete, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 from uuid_utils import uuid7
 
@@ -11,13 +11,14 @@ from memory_service.adapters.sql.engine import Database
 from memory_service.adapters.sql.schema import setting, setting_change
 from memory_service.record import EtagMismatch
 
-_values = select(setting.c.name, setting.c.value).where(setting.c.name != "")
+_COUNTER = ""
+"""The line that is no setting: how often settings were saved. Writers queue for it, and it is the etag."""
 
 
 async def _load(connection: AsyncConnection) -> tuple[dict[str, str], str]:
-    values = dict(tuple(row) for row in await connection.execute(_values))
-    newest = (await connection.execute(select(func.max(setting_change.c.id)))).scalar_one_or_none()
-    return values, newest or "0"
+    # One statement: values and an etag of two moments would let a writer undo what it never saw.
+    values = dict(tuple(row) for row in await connection.execute(select(setting.c.name, setting.c.value)))
+    return values, values.pop(_COUNTER, "0")
 
 
 class SqlSettingStore:
@@ -33,8 +34,8 @@ class SqlSettingStore:
         self, changes: Mapping[str, str | None], *, etag: str, actor: str, at: int, request_id: str
     ) -> tuple[dict[str, str], str]:
         async def work(connection: AsyncConnection) -> tuple[dict[str, str], str]:
-            # The line '' is the lock that writers of settings queue for; it is no setting.
-            await connection.execute(self._database.upsert(setting, {"name": "", "value": ""}, {"value": ""}))
+            counter = {"name": _COUNTER, "value": "0"}
+            await connection.execute(self._database.upsert(setting, counter, {"value": setting.c.value}))
             values, present = await _load(connection)
             if request_id and await self._known(connection, actor, request_id):
                 return values, present
@@ -52,6 +53,7 @@ class SqlSettingStore:
                     "new_value": value,
                 }
                 await connection.execute(insert(setting_change).values(line))
+            await self._set(connection, _COUNTER, str(int(present) + 1))
             return await _load(connection)
 
         return await self._database.transaction(work)

@@ -88,12 +88,14 @@ class SqlUpkeep:
         deleted = await self._database.read(outcomes)
         if retired_before is None:
             return deleted
-        old = select(_m.user_id, _m.id).where(_m.invalidated_at > 0, _m.invalidated_at < retired_before)
+        old = and_(_m.invalidated_at > 0, _m.invalidated_at < retired_before)
 
         async def retired(connection: AsyncConnection) -> int:
-            keys = [tuple(row) for row in await connection.execute(old.limit(_DELETE_CHUNK))]
+            found = await connection.execute(select(_m.user_id, _m.id).where(old).limit(_DELETE_CHUNK))
+            keys = [tuple(row) for row in found]
             if keys:
-                await connection.execute(delete(user_memory).where(tuple_(_m.user_id, _m.id).in_(keys)))
+                # Asked again: a row may have been brought back since it was found.
+                await connection.execute(delete(user_memory).where(tuple_(_m.user_id, _m.id).in_(keys), old))
             return len(keys)
 
         while some := await self._database.read(retired):

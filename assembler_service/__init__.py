@@ -1,0 +1,1 @@
+"""PromptAssembler: one token budget for everything that might be in a prompt, and a receipt of what became of it."""

@@ -1,0 +1,179 @@
+"""The receipt: what became of every item, and tokens per block that add up to the total.
+
+Owns the accounting only; everything was decided before.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from assembler_service.domain.history import message_tokens
+from assembler_service.domain.layout import (
+    Words,
+    closing,
+    computation_piece,
+    computation_title,
+    memory_piece,
+    opening,
+    profile_piece,
+    question_content,
+    source_heading,
+    source_piece,
+)
+from assembler_service.domain.model import (
+    MESSAGE_TOKENS,
+    PROFILE_MAX,
+    Block,
+    BlockReport,
+    CountTokens,
+    ItemReport,
+    Message,
+    Reason,
+    Report,
+    Status,
+    Summary,
+    SummaryReason,
+    SummaryReport,
+)
+from assembler_service.domain.plan import Plan
+from assembler_service.domain.prepared import Prepared
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """A plan written down. `total`: tokens of the messages with all overhead; `text_tokens`: of the text as a whole."""
+
+    messages: tuple[Message, ...]
+    text: str
+    total: int
+    text_tokens: int
+
+
+def write_report(prepared: Prepared, plan: Plan, rendered: Rendered, summary: Summary, count: CountTokens) -> Report:
+    """The receipt of a rendered plan. `summary` says why there is none where the plan holds none."""
+    items = (
+        *_profile_items(prepared, plan, count),
+        *_source_items(prepared, plan, count),
+        *_computation_items(prepared, plan, count),
+        *_memory_items(prepared, plan, count),
+        *_history_items(prepared, plan, count),
+    )
+    blocks = _blocks(prepared, plan, rendered, items, count)
+    told = plan.summary
+    return Report(
+        total=rendered.total,
+        limit=prepared.options.limit,
+        blocks=blocks,
+        items=items,
+        summary=SummaryReport(reason=SummaryReason.NO_ROOM if summary.text else summary.reason)
+        if told is None
+        else SummaryReport(True, summary.cached, count(told.piece), told.covered, SummaryReason.NONE),
+    )
+
+
+def _item(
+    block: Block, index: int, given: int, kept: int, reason: Reason | None, whole: bool, name: str = ""
+) -> ItemReport:
+    if kept and whole:
+        return ItemReport(block, index, Status.KEPT, Reason.NONE, given, kept, name)
+    status = Status.TRUNCATED if kept else Status.DROPPED
+    return ItemReport(block, index, status, reason or Reason.BUDGET, given, kept, name)
+
+
+def _profile_items(prepared: Prepared, plan: Plan, count: CountTokens) -> Iterator[ItemReport]:
+    if not prepared.profile_lines:
+        return
+    given = count(profile_piece(prepared.profile_lines, prepared.frame, whole=True))
+    kept, whole = (0, False) if plan.profile is None else (plan.profile.tokens, plan.profile.whole)
+    yield _item(Block.PROFILE, 0, given, kept, plan.reasons.get((Block.PROFILE, 0)), whole)
+
+
+def _source_items(prepared: Prepared, plan: Plan, count: CountTokens) -> Iterator[ItemReport]:
+    placed = {source.index: (n, source) for n, source in enumerate(plan.sources, start=1)}
+    next_n = len(plan.sources) + 1
+    for index, (source, text) in enumerate(zip(prepared.request.sources, prepared.source_texts, strict=True)):
+        n, kept = placed.get(index, (next_n, None))
+        if kept is not None and kept.whole:
+            given = kept.tokens
+        else:
+            given = count(source_piece(source_heading(n, source), text))
+        reason = plan.reasons.get((Block.SOURCES, index))
+        tokens, whole = (0, False) if kept is None else (kept.tokens, kept.whole)
+        yield _item(Block.SOURCES, index, given, tokens, reason, whole, source.id)
+
+
+def _computation_items(prepared: Prepared, plan: Plan, count: CountTokens) -> Iterator[ItemReport]:
+    placed = {computation.index: computation for computation in plan.computations}
+    for index, computation in enumerate(prepared.request.computations):
+        parts, title = prepared.paragraphs[index], computation_title(computation)
+        given = count(computation_piece(title, parts, len(parts), prepared.frame)) if parts else 0
+        kept = placed.get(index)
+        tokens, whole = (0, False) if kept is None else (count(kept.piece(prepared.frame)), kept.keep == len(parts))
+        yield _item(Block.COMPUTATIONS, index, given, tokens, plan.reasons.get((Block.COMPUTATIONS, index)), whole)
+
+
+def _memory_items(prepared: Prepared, plan: Plan, count: CountTokens) -> Iterator[ItemReport]:
+    placed = {memory.index: memory.tokens for memory in plan.memories}
+    for index, memory in enumerate(prepared.request.memories):
+        reason = plan.reasons.get((Block.MEMORIES, index))
+        given = 0 if reason is Reason.EMPTY else count(memory_piece(memory))
+        yield _item(Block.MEMORIES, index, given, placed.get(index, 0), reason, whole=True)
+
+
+def _history_items(prepared: Prepared, plan: Plan, count: CountTokens) -> Iterator[ItemReport]:
+    kept = {said.index: said.message for turn in plan.turns for said in turn.said}
+    ready = {said.index: said.message for turn in prepared.turns for said in turn.said}
+    covered = 0 if plan.summary is None else plan.summary.covered
+    out = plan.reasons.get((Block.HISTORY, 0))
+    for index, message in enumerate(prepared.request.history):
+        reason = prepared.left_out_messages.get(index) or (Reason.SUMMARIZED if index < covered else out)
+        given = message_tokens(ready.get(index, message), count)
+        tokens = message_tokens(kept[index], count) if index in kept else 0
+        yield _item(Block.HISTORY, index, given, tokens, reason, kept.get(index) == ready.get(index))
+
+
+def _framed(tag: str, note: str, pieces: int, count: CountTokens) -> int:
+    return pieces + count(opening(tag, note)) + count(closing(tag)) if pieces else 0
+
+
+def _kept(prepared: Prepared, plan: Plan, items: tuple[ItemReport, ...], count: CountTokens) -> dict[Block, int]:
+    """Tokens of every block but the frame: its items with the words around them."""
+    sums = dict.fromkeys(Block, 0)
+    for item in items:
+        sums[item.block] += item.kept
+    frame: Words = prepared.frame
+    cited = count(question_content(prepared.question, frame, cite=True)) - count(prepared.question)
+    sums[Block.SOURCES] = _framed("sources", frame.sources, sums[Block.SOURCES], count) + (cited if plan.sources else 0)
+    sums[Block.COMPUTATIONS] = _framed("computations", frame.computations, sums[Block.COMPUTATIONS], count)
+    groups = {memory.type for memory in plan.memories}
+    headings = sum(count(f"{frame.groups[group]}\n") for group in groups)
+    sums[Block.MEMORIES] = _framed("memories", frame.memories, sums[Block.MEMORIES], count) + headings
+    sums[Block.SYSTEM] = count(prepared.system_piece)
+    sums[Block.QUESTION] = count(prepared.question) + MESSAGE_TOKENS
+    sums[Block.SUMMARY] = 0 if plan.summary is None else count(plan.summary.piece)
+    return sums
+
+
+def _blocks(
+    prepared: Prepared, plan: Plan, rendered: Rendered, items: tuple[ItemReport, ...], count: CountTokens
+) -> tuple[BlockReport, ...]:
+    kept = _kept(prepared, plan, items, count)
+    kept[Block.FRAME] = rendered.total - sum(kept.values())
+    if kept[Block.FRAME] < 0:  # joining pieces saved more than the frame costs: the largest block had the gain
+        largest = max(kept, key=lambda block: kept[block])
+        kept[largest] += kept[Block.FRAME]
+        kept[Block.FRAME] = 0
+    given = dict.fromkeys(Block, 0)
+    for item in items:
+        given[item.block] += item.given
+    for block in (Block.SYSTEM, Block.QUESTION, Block.SUMMARY, Block.FRAME):
+        given[block] = kept[block]
+    options = prepared.options
+    caps = {
+        Block.PROFILE: PROFILE_MAX,
+        Block.SOURCES: options.sources_max_tokens,
+        Block.COMPUTATIONS: options.computations_max_tokens,
+        Block.MEMORIES: options.memory_max_tokens,
+        Block.SUMMARY: options.summary_max_tokens,
+        Block.HISTORY: options.history_max_tokens,
+    }
+    return tuple(BlockReport(block, given[block], kept[block], caps.get(block)) for block in Block)
