@@ -420,6 +420,11 @@ class Milvus(Server):
     def _command(self) -> list[str]:
         return [str(_milvus_programs() / "milvus"), "run", "standalone"]  # reads ./configs
 
+    def _end(self, how: signal.Signals) -> None:
+        pid = self._process.pid if self._process is not None else None
+        super()._end(how)
+        Path(f"/tmp/milvus/server_id_{pid}").unlink(missing_ok=True)  # a path it cannot be told to leave alone
+
     def _environment(self) -> Mapping[str, str]:
         return os.environ | {
             "DEPLOY_MODE": "STANDALONE",

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import tiktoken
-from tiktoken_ext import openai_public
+from tiktoken_ext import openai_public  # type: ignore[import-untyped]  # has no types
 
 DEFAULT_ENCODING: Final = "o200k_base"
 ENCODINGS: Final = ("o200k_base", "cl100k_base")
@@ -77,7 +77,7 @@ class Tokenizer:
 
 
 class Counter:
-    """Counts the tokens of texts in one encoding and remembers the counts, by hash, the least recently used go first."""
+    """Counts the tokens of texts in one encoding and remembers the counts by hash, the most recent ones."""
 
     def __init__(self, encoding: tiktoken.Encoding, cache_entries: int) -> None:
         self.encoding = encoding.name

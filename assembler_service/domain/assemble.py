@@ -46,7 +46,7 @@ def assemble(request: Request, count: CountTokens, summary: Summary | None = Non
     """Puts a prompt together. Same arguments, same bytes. Raises FixedPartsTooLarge.
 
     `summary`: an accepted one for what `needs_summary` answered for this same request, or why there is none; None = not
-    asked. It is placed only where it is still needed and within its cap; its text is escaped like all text from outside.
+    asked. It is placed only where it is still needed and within its cap; its text is escaped like any from outside.
     """
     prepared = prepare(request)
     limit = request.options.limit

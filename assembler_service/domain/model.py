@@ -13,7 +13,7 @@ CountTokens: TypeAlias = Callable[[str], int]
 """Tokens of a text in one encoding: never raises, never below the true count, the same for the same text."""
 
 MESSAGE_TOKENS: Final = 4
-"""Overhead of one chat message: three for its delimiters and one for its role (OpenAI cookbook, "how to count tokens")."""
+"""Overhead of one chat message: 3 for delimiters, 1 for its role (OpenAI cookbook, "how to count tokens")."""
 PRIMING_TOKENS: Final = 3
 """What a chat-completions call adds once, for the beginning of the answer (same source)."""
 PROFILE_MAX: Final = 300
@@ -230,7 +230,7 @@ class Summary:
 class SummaryNeed:
     """What a summary would have to tell, and in how many tokens (`cap`, without its heading).
 
-    `covered` are the oldest messages of `request.history`, from the first on; `previous` summaries may stand for a part.
+    `covered` are the oldest messages of `request.history`, from the first on.
     """
 
     covered: tuple[Message, ...]
@@ -305,7 +305,7 @@ class Assembled:
 
 
 class FixedPartsTooLarge(Exception):
-    """System prompt, question and frame alone are over the limit. `parts`: tokens of each by name; `limit`: what is allowed."""
+    """System prompt, question and frame alone are over `limit`. `parts`: tokens of each by name."""
 
     def __init__(self, parts: dict[str, int], limit: int) -> None:
         listed = ", ".join(f"{name} {tokens}" for name, tokens in parts.items())

@@ -88,8 +88,8 @@ class Plan:
 def give_up_next(plan: Plan) -> Plan | None:
     """The plan without the unit that goes next; None = nothing is left to give up.
 
-    History beyond the floor, oldest first; sources, worst first; memories beyond their floor, worst first; computations,
-    last paragraph first; the summary; the floors; the profile.
+    History beyond the floor, oldest first; sources, worst first; memories beyond their floor, worst first;
+    computations, last paragraph first; the summary; the floors; the profile.
     """
     for step in (_history, _sources, _memories, _computations, _summary, _floors, _profile):
         smaller = step(plan)

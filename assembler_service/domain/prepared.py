@@ -77,7 +77,7 @@ def prepare(request: Request) -> Prepared:
 
 
 def frame_language(request: Request) -> Language:
-    """ZH or EN: as asked, else the language of the question, of the newest message with letters, of the system prompt."""
+    """ZH or EN: as asked, else that of the question, of the newest message with letters, of the system prompt."""
     asked = request.options.language
     if asked is not Language.AUTO:
         return asked

@@ -4,7 +4,7 @@ Owns the accounting only; everything was decided before.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from assembler_service.domain.history import message_tokens
 from assembler_service.domain.layout import (
@@ -70,13 +70,11 @@ def write_report(prepared: Prepared, plan: Plan, rendered: Rendered, summary: Su
     )
 
 
-def _item(
-    block: Block, index: int, given: int, kept: int, reason: Reason | None, whole: bool, name: str = ""
-) -> ItemReport:
-    if kept and whole:
-        return ItemReport(block, index, Status.KEPT, Reason.NONE, given, kept, name)
-    status = Status.TRUNCATED if kept else Status.DROPPED
-    return ItemReport(block, index, status, reason or Reason.BUDGET, given, kept, name)
+def _item(key: tuple[Block, int], tokens: tuple[int, int], reason: Reason | None, *, whole: bool) -> ItemReport:
+    """`tokens`: given and kept."""
+    if tokens[1] and whole:
+        return ItemReport(*key, Status.KEPT, Reason.NONE, *tokens)
+    return ItemReport(*key, Status.TRUNCATED if tokens[1] else Status.DROPPED, reason or Reason.BUDGET, *tokens)
 
 
 def _profile_items(prepared: Prepared, plan: Plan, count: CountTokens) -> Iterator[ItemReport]:
@@ -84,7 +82,8 @@ def _profile_items(prepared: Prepared, plan: Plan, count: CountTokens) -> Iterat
         return
     given = count(profile_piece(prepared.profile_lines, prepared.frame, whole=True))
     kept, whole = (0, False) if plan.profile is None else (plan.profile.tokens, plan.profile.whole)
-    yield _item(Block.PROFILE, 0, given, kept, plan.reasons.get((Block.PROFILE, 0)), whole)
+    key = (Block.PROFILE, 0)
+    yield _item(key, (given, kept), plan.reasons.get(key), whole=whole)
 
 
 def _source_items(prepared: Prepared, plan: Plan, count: CountTokens) -> Iterator[ItemReport]:
@@ -92,13 +91,10 @@ def _source_items(prepared: Prepared, plan: Plan, count: CountTokens) -> Iterato
     next_n = len(plan.sources) + 1
     for index, (source, text) in enumerate(zip(prepared.request.sources, prepared.source_texts, strict=True)):
         n, kept = placed.get(index, (next_n, None))
-        if kept is not None and kept.whole:
-            given = kept.tokens
-        else:
-            given = count(source_piece(source_heading(n, source), text))
-        reason = plan.reasons.get((Block.SOURCES, index))
         tokens, whole = (0, False) if kept is None else (kept.tokens, kept.whole)
-        yield _item(Block.SOURCES, index, given, tokens, reason, whole, source.id)
+        given = tokens if whole else count(source_piece(source_heading(n, source), text))
+        key = (Block.SOURCES, index)
+        yield replace(_item(key, (given, tokens), plan.reasons.get(key), whole=whole), id=source.id)
 
 
 def _computation_items(prepared: Prepared, plan: Plan, count: CountTokens) -> Iterator[ItemReport]:
@@ -108,7 +104,8 @@ def _computation_items(prepared: Prepared, plan: Plan, count: CountTokens) -> It
         given = count(computation_piece(title, parts, len(parts), prepared.frame)) if parts else 0
         kept = placed.get(index)
         tokens, whole = (0, False) if kept is None else (count(kept.piece(prepared.frame)), kept.keep == len(parts))
-        yield _item(Block.COMPUTATIONS, index, given, tokens, plan.reasons.get((Block.COMPUTATIONS, index)), whole)
+        key = (Block.COMPUTATIONS, index)
+        yield _item(key, (given, tokens), plan.reasons.get(key), whole=whole)
 
 
 def _memory_items(prepared: Prepared, plan: Plan, count: CountTokens) -> Iterator[ItemReport]:
@@ -116,7 +113,7 @@ def _memory_items(prepared: Prepared, plan: Plan, count: CountTokens) -> Iterato
     for index, memory in enumerate(prepared.request.memories):
         reason = plan.reasons.get((Block.MEMORIES, index))
         given = 0 if reason is Reason.EMPTY else count(memory_piece(memory))
-        yield _item(Block.MEMORIES, index, given, placed.get(index, 0), reason, whole=True)
+        yield _item((Block.MEMORIES, index), (given, placed.get(index, 0)), reason, whole=True)
 
 
 def _history_items(prepared: Prepared, plan: Plan, count: CountTokens) -> Iterator[ItemReport]:
@@ -128,7 +125,7 @@ def _history_items(prepared: Prepared, plan: Plan, count: CountTokens) -> Iterat
         reason = prepared.left_out_messages.get(index) or (Reason.SUMMARIZED if index < covered else out)
         given = message_tokens(ready.get(index, message), count)
         tokens = message_tokens(kept[index], count) if index in kept else 0
-        yield _item(Block.HISTORY, index, given, tokens, reason, kept.get(index) == ready.get(index))
+        yield _item((Block.HISTORY, index), (given, tokens), reason, whole=kept.get(index) == ready.get(index))
 
 
 def _framed(tag: str, note: str, pieces: int, count: CountTokens) -> int:

@@ -14,8 +14,11 @@ import regex
 
 from assembler_service.domain.model import Language
 
-TAGS: Final = ("sources", "computations", "memories", "profile", "summary")
-"""Names of the blocks' delimiters. What looks like one of them in a text from outside is escaped."""
+TAGS: Final = (
+    *("sources", "computations", "memories", "profile", "summary"),
+    *("conversation", "previous-summary", "对话", "此前的摘要"),
+)
+"""Names of the delimiters of blocks, and of those in the summariser's prompt. What looks like one of them in a text from outside is escaped."""
 
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")
 _CONTROLS: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
@@ -50,8 +53,8 @@ def clean(text: str) -> str:
 def escape(text: str) -> str:
     r"""Takes from a text everything the frame could be mistaken for, and leaves it readable.
 
-    `[3]`, `【3】` and their like become `\[3\]`, a block's delimiter or a model's special token `&lt;…`, headings of the
-    summary lose their brackets. Escaping twice is escaping once.
+    `[3]`, `【3】` and their like become `\[3\]`, a block's delimiter or a model's special token `&lt;…`, headings of
+    the summary lose their brackets. Escaping twice is escaping once.
     """
     text = _MARK.sub(r"\\[\1\\]", text) if any(bracket in text for bracket in "[［【〔") else text
     if "<" in text or "＜" in text:

@@ -155,7 +155,7 @@ class MemoryApi(pb_grpc.MemoryServiceServicer):
                 check.fail("update_mask", f"'{path[:64]}' cannot be changed, only {', '.join(UPDATABLE)} can")
         if "content" in paths:
             check.text("memory.content", given.content, 8000, required=True)
-            if not given.content.strip():
+            if given.content and not given.content.strip():
                 check.fail("memory.content", "must hold more than white space")
         expires = check.instant("memory.expires_at", given, "expires_at") if "expires_at" in paths else None
         if expires is not None and expires <= self._clock():

@@ -82,9 +82,9 @@ def _unquoted(saved: Saved) -> str:
 
 
 def hit_message(hit: Hit) -> pb.RecallHit:
-    """One memory found."""
+    """One memory found, without counters: an active set has them as they were when it was read."""
     return pb.RecallHit(
-        memory=memory_message(hit.memory),
+        memory=memory_message(replace(hit.memory, access_count=0, last_accessed_at=None)),
         score=hit.score,
         similarity=hit.similarity,
         keyword_score=hit.keyword_score,

@@ -3,6 +3,7 @@
 Pure: it reads messages and answers domain values; it asks no store.
 """
 
+import math
 import re
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -208,22 +209,23 @@ class Check:
                 return AttributeFilter(given.key, In(frozenset(values)))
             case "number":
                 low, high = (getattr(given.number, n) if given.number.HasField(n) else None for n in ("min", "max"))
+                if any(bound is not None and math.isnan(bound) for bound in (low, high)):
+                    self.fail(f"{field}.number", "a bound must be a number")
                 if low is not None and high is not None and low > high:
                     self.fail(f"{field}.number", "min must not be above max")
                 return AttributeFilter(given.key, Number(low, high))
             case "time":
-                start = self.instant(f"{field}.time.start", given.time, "start")
-                end = self.instant(f"{field}.time.end", given.time, "end")
+                start, end = self.span("start", "end", given.time, f"{field}.time.")
                 return AttributeFilter(given.key, Time(start, end))
             case _:
                 self.fail(field, "needs a condition: equals, in, number or time")
                 return AttributeFilter(given.key, Equals(""))
 
-    def span(self, after: str, before: str, message: Message) -> tuple[Micros | None, Micros | None]:
-        """A range of two optional Timestamps."""
-        start, end = self.instant(after, message, after), self.instant(before, message, before)
+    def span(self, after: str, before: str, message: Message, prefix: str = "") -> tuple[Micros | None, Micros | None]:
+        """A range of two optional Timestamps; `prefix` is the path of the message."""
+        start, end = self.instant(prefix + after, message, after), self.instant(prefix + before, message, before)
         if start is not None and end is not None and start >= end:
-            self.fail(before, f"must be later than {after}")
+            self.fail(prefix + before, f"must be later than {prefix}{after}")
         return start, end
 
 

@@ -41,8 +41,12 @@ from memory_service.domain.space import (
 
 SET_SIZE = 50
 EMPTY_FLOOR = 0.90
-UPDATE_ERROR = 0.10
-SAME_ERROR = 0.03
+UPDATE_ERROR = 0.20
+SAME_ERROR = 0.15
+"""Cosine only proposes here; the guards of the decision table tell another value, event or subject. Own dedup pairs:
+distinct lost / changed replaced / same recognised; STS-B and SICK: not equivalent lost / equivalent recognised
+(tests/evals/dedup_eval.py). 0.10, 0.03: 0 / 69 % / 76 %; 0.4 % / 48 %. 0.20, 0.10: 0 / 84 % / 80 %; 0.6 % / 53 %.
+0.20, 0.15: 0 / 84 % / 84 %; 0.8 % / 57 %."""
 PASSAGE_SHARE = 0.7
 """Of related pairs whose query is a message and not a question lie above the line / same or changed memories above
 different ones (AUC) / MADial recall@5 with floors: 1: 55 % / 0.963 / 53.9, 0.8: 62 % / 0.963 / 59.1,

@@ -11,7 +11,7 @@ import contextlib
 import hmac
 import logging
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -164,8 +164,7 @@ class Writer:
             if call.request_id:
                 await tx.remember_outcome(call.rpc, call.request_id, Remembered(arguments, outcome))
             version = changes.revision if changes.visible else head.version
-            named = {id: changes.memory(id) or transaction.extra.get(id) for id in outcome.get("memories", ())}
-            memories = {id: memory for id, memory in named.items() if memory is not None}
+            memories = await self._named(tx, transaction, outcome.get("memories", ()))
             freshness = Freshness(head.generation, version)
             return Written(outcome, memories, freshness, transaction.reasons), changes
 
@@ -173,6 +172,17 @@ class Writer:
         if changes is not None:
             await self._committed(proposal.user_id, changes, written.freshness.version)
         return written
+
+    async def _named(self, tx: UserWrite, transaction: Transaction, ids: Sequence[str]) -> dict[str, Memory]:
+        """The memories to answer, as they are now; counters are the record's, an active set's may be old."""
+        changes = transaction.changes
+        found = {id: changes.memory(id) or transaction.extra.get(id) for id in ids}
+        memories = {id: memory for id, memory in found.items() if memory is not None}
+        for row in await tx.rows([id for id in memories if id not in changes.inserted]):
+            memories[row.id] = replace(
+                memories[row.id], access_count=row.access_count, last_accessed_at=row.last_accessed_at
+            )
+        return memories
 
     async def _repeat(self, tx: UserWrite, key: UserKey, known: Remembered, arguments: bytes) -> Written:
         if not hmac.compare_digest(known.args_hmac, arguments):

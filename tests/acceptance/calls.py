@@ -7,7 +7,10 @@ from typing import Any
 
 import grpc
 from google.protobuf.timestamp_pb2 import Timestamp
+from pydantic import SecretStr
 
+from shared.auth import mint_dev_token
+from shared.config import AuthSettings
 from shared.gen.palimpsest.memory.v1 import memory_pb2 as m
 from shared.gen.palimpsest.memory.v1 import memory_service_pb2 as pb
 from shared.grpc_errors import DOMAIN, details_of
@@ -124,6 +127,27 @@ def fields(refusal: Refusal) -> list[str]:
     assert refusal.details.domain == DOMAIN
     assert all(violation.description for violation in refusal.details.violations)
     return [violation.field for violation in refusal.details.violations]
+
+
+SECRET = "a-secret-of-the-acceptance-tests-0123456789"
+JWT = {"PALIMPSEST_AUTH__MODE": "jwt", "PALIMPSEST_AUTH__SECRET": SECRET}
+EVERY_SCOPE = ("memory:read", "memory:write", "memory:admin")
+
+
+def bearer(
+    address: str,
+    user: str,
+    scopes: Iterable[str] = EVERY_SCOPE,
+    *,
+    shards: Iterable[str] | None = None,
+    act_for: str | None = None,
+    act_as_prefix: str | None = None,
+) -> Client:
+    """A client with a token of a service that runs in mode jwt. `act_for` goes into x-user-id."""
+    settings = AuthSettings(mode="jwt", secret=SecretStr(SECRET))
+    token = mint_dev_token(settings, sub=user, scopes=scopes, ttl=600, shards=shards, act_as_prefix=act_as_prefix)
+    headers = (("authorization", f"Bearer {token}"),) + ((("x-user-id", act_for),) if act_for is not None else ())
+    return Client(address, act_for or user, headers=headers)
 
 
 def raw_call(client: Client, rpc: str, body: bytes, service: str = "MemoryService") -> Any:

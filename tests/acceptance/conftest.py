@@ -29,6 +29,15 @@ def production(request: pytest.FixtureRequest, **more: str) -> dict[str, str]:
     }
 
 
+def environment_of(request: pytest.FixtureRequest, deployment: str, **more: str) -> dict[str, str]:
+    """Environment of a service of the deployment's kind, with a record of its own."""
+    if deployment == "embedded":
+        return more
+    if deployment == "production-index":
+        more["PALIMPSEST_RECALL__DENSE_LEG"] = "index"
+    return production(request, **more)
+
+
 @pytest.fixture(scope="session", params=DEPLOYMENTS)
 def deployment(request: pytest.FixtureRequest) -> str:
     """Name of the deployment under test."""
@@ -38,12 +47,7 @@ def deployment(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="session")
 def service(request: pytest.FixtureRequest, deployment: str) -> Iterator[ServiceProcess]:
     """The running service."""
-    environment: dict[str, str] = {}
-    if deployment != "embedded":
-        environment = production(request)
-    if deployment == "production-index":
-        environment["PALIMPSEST_RECALL__DENSE_LEG"] = "index"
-    with ServiceProcess(environment) as process:
+    with ServiceProcess(environment_of(request, deployment)) as process:
         yield process
 
 

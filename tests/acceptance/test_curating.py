@@ -193,7 +193,7 @@ def test_answers_stay_below_their_size(client: Client) -> None:
     # The model reads the first 512 tokens: blanks, so that saving them costs next to nothing.
     attributes = dict.fromkeys("abc", "😀" * 256) | {"d": "😀" * 240}
     for half in (range(50), range(50, 100)):
-        drafts = [draft(f"Parcel XK-77 box {n} " + "　" * 500 + "𠀀" * 7470, attributes=attributes) for n in half]
+        drafts = [draft(f"Parcel XK-77 box {n} " + "　" * 500 + "😀" * 7470, attributes=attributes) for n in half]
         assert {r.outcome for r in batch(client, drafts)} == {ADDED}
     page = client.ListMemories(pb.ListMemoriesRequest(page_size=1000))
     assert 90 < len(page.memories) < 100

@@ -15,8 +15,8 @@ import pytest
 from pymilvus import MilvusClient
 
 from memory_service.adapters.index_exact import ExactIndex
-from memory_service.adapters.index_milvus import (
-    MilvusIndex,
+from memory_service.adapters.index_milvus import MilvusIndex
+from memory_service.adapters.milvus_expressions import (
     all_of,
     collection_name,
     compare,

@@ -1,0 +1,113 @@
+"""What a summariser is asked, and whether its answer may stand for what it replaces (assembler.md §4).
+
+Owns the request's text and every check of acceptance. Whatever fails a check is not used: the caller falls back to
+truncation with the reason. Refuses to call a model, and to mend an answer beyond its wrapping.
+"""
+
+import hashlib
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from assembler_service.domain.facts import unsupported
+from assembler_service.domain.layout import EN, ZH, tool_calls_json
+from assembler_service.domain.model import CountTokens, Message, SummaryReason
+from assembler_service.domain.text import clean, escape
+from assembler_service.domain.tongue import same_language
+
+_MESSAGE_CHARS: Final = 2_000
+_TRANSCRIPT_CHARS: Final = 40_000
+"""More does not fit the window of a cheap model; beginning and end of what is longer are given."""
+_THINKING: Final = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>|^.*</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
+_FENCE: Final = re.compile(r"\A```[\w-]*\n(.*?)\n?```\Z", re.DOTALL)
+_LABEL: Final = re.compile(
+    r"\A(?:#{1,6}\s*|\*\*)?(?:summary(?: of the (?:earlier )?conversation)?|(?:较早)?对话摘要|摘要|总结)"
+    r"(?:(?:\*\*)?\s*[:：]\s*(?:\*\*)?|\*\*)?\s*(?:\n+|(?<=[:：*])|(?<=[:：]\s))",
+    re.IGNORECASE,
+)
+_REFUSAL: Final = re.compile(
+    r"\A\W*(?:(?:i['’]?m |i am )?(?:very )?sorry\b|i (?:can ?not|can['’]t|won['’]t|am (?:unable|not able))\b"
+    r"|as an ai\b|unable to\b|(?:很|非常)?(?:抱歉|对不起|不好意思)|我(?:无法|不能|没办法)"
+    r"|作为(?:一个|一名)?(?:ai|人工智能|语言模型)|无法(?:总结|提供|完成|处理))",
+    re.IGNORECASE,
+)
+_NOTHING: Final = re.compile(
+    r"\A\W*(?:none|n/a|nothing(?: to summari[sz]e)?|no (?:summary|changes?)(?: \w+)?"
+    r"|无|没有|暂无(?:摘要|内容)?|无(?:需|可)总结)\W*\Z",
+    re.IGNORECASE,
+)
+
+
+def summary_key(messages: Sequence[Message]) -> str:
+    """A name for exactly these messages: equal ones have equal keys, in every process."""
+    digest = hashlib.blake2b(digest_size=16)
+    for message in messages:
+        for part in (message.role, message.content, message.tool_call_id, tool_calls_json(message.tool_calls)):
+            raw = part.encode("utf-8", "surrogatepass")
+            digest.update(len(raw).to_bytes(8, "big") + raw)
+    return digest.hexdigest()
+
+
+def summary_input(template: str, covered: Sequence[Message], previous: str, cap: int) -> str:
+    """Fills the template's `{cap}`, `{previous}` and `{transcript}`. `covered`: what `previous` does not tell yet.
+
+    The transcript is data: delimiters in it are escaped. Long messages and long transcripts lose their middle.
+    """
+    lines = [
+        f"{message.role.value}: {_middle_out(escape(clean(said)), _MESSAGE_CHARS)}"
+        for message in covered
+        if (said := "\n".join(part for part in (message.content, tool_calls_json(message.tool_calls)) if part.strip()))
+    ]
+    values = {
+        "cap": str(cap),
+        "previous": escape(clean(previous)) or "-",
+        "transcript": _middle_out("\n".join(lines), _TRANSCRIPT_CHARS),
+    }
+    return re.sub(r"\{(cap|previous|transcript)\}", lambda found: values[found[1]], template)
+
+
+def clean_summary(raw: str) -> str:
+    """A model's answer without its wrapping: reasoning, a code fence around it all, a heading."""
+    text = clean(_THINKING.sub("", clean(raw)))
+    fenced = _FENCE.match(text)
+    text = fenced[1].strip() if fenced else text
+    for head in (ZH.summary_head, EN.summary_head):
+        text = text.removeprefix(head).strip()
+    return _LABEL.sub("", text, count=1).strip()
+
+
+def check_summary(
+    summary: str,
+    covered: Sequence[Message],
+    previous: str,
+    cap: int,
+    count: CountTokens,
+) -> SummaryReason:
+    """NONE where a cleaned summary may stand for `covered` and `previous`; else the first check it fails.
+
+    Checked are: not empty, no refusal, within `cap` tokens, shorter than what it replaces, in the same language, and no
+    number, date, identifier or quoted name that is not in the text it covers. Whether the answer was cut off by its
+    length limit only the caller knows (SummaryReason.LENGTH).
+    """
+    if not summary.strip() or _NOTHING.match(summary):
+        return SummaryReason.EMPTY
+    if _REFUSAL.match(summary):
+        return SummaryReason.REFUSED
+    said = [part for message in covered for part in (message.content, tool_calls_json(message.tool_calls)) if part]
+    replaced = "\n".join([previous, *said] if previous else said)
+    tokens = count(summary)
+    if tokens > cap:
+        return SummaryReason.OVER_CAP
+    if tokens >= count(replaced):
+        return SummaryReason.NOT_SHORTER
+    spoken = "\n".join(message.content for message in covered if message.role != "tool")
+    if not same_language(summary, spoken or previous):
+        return SummaryReason.LANGUAGE
+    return SummaryReason.INVENTED if unsupported(summary, replaced) else SummaryReason.NONE
+
+
+def _middle_out(text: str, limit: int) -> str:
+    """Beginning and end of a text that is too long."""
+    if len(text) <= limit:
+        return text
+    return f"{text[: limit * 2 // 3]}\n[…]\n{text[-limit // 3 :]}"
