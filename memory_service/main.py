@@ -11,6 +11,7 @@ from typing import Any
 
 import grpc
 
+from memory_service.adapters.sql.engine import Database
 from memory_service.adapters.sql.migrate import is_current, upgrade
 from memory_service.compose import Application, Infrastructure, application, databases, infrastructure
 from memory_service.ports import KeyMissing, StoreUnavailable
@@ -87,8 +88,14 @@ async def migrate(settings: MemorySettings) -> None:
 async def _migrate(settings: MemorySettings) -> None:
     async with contextlib.AsyncExitStack() as stack:
         record, keys = databases(settings, stack)
-        await upgrade(record, "record")
-        await upgrade(keys, "keys")
+        await _upgrade(record, keys)
+
+
+async def _upgrade(record: Database, keys: Database) -> None:
+    for database, tree in ((record, "record"), (keys, "keys")):
+        # Asked first: a schema that is newer than this version is as good, and Alembic would not know it.
+        if not await is_current(database, tree):
+            await upgrade(database, tree)
 
 
 async def serve(
@@ -101,16 +108,15 @@ async def serve(
     telemetry: Telemetry | None = None,
 ) -> None:
     """Serves until `shutdown` is set. `listening` is called with the bound addresses once they are bound, `ready` once
-    the stores are open as well. ConfigError, one line, when the settings cannot be served.
+    the stores are open as well. `migrate_first` makes the schema as soon as the record answers, instead of waiting for
+    it. ConfigError, one line, when the settings cannot be served.
     """
     with data_folder(settings):
-        if migrate_first:
-            await _migrate(settings)
         async with contextlib.AsyncExitStack() as stack:
             telemetry = telemetry or Telemetry(settings.telemetry)
             stack.push_async_callback(telemetry.close)
             infra = infrastructure(settings, telemetry, stack)
-            await _Server(settings, infra, shutdown, ready, listening).run()
+            await _Server(settings, infra, shutdown, ready, listening, migrate_first=migrate_first).run()
 
 
 class _Server:
@@ -123,7 +129,10 @@ class _Server:
         shutdown: asyncio.Event,
         ready: Callable[[list[str]], None],
         listening: Callable[[list[str]], None],
+        *,
+        migrate_first: bool,
     ) -> None:
+        self._migrate_first = migrate_first
         self._settings = settings
         self._infra = infra
         self._shutdown = shutdown
@@ -190,6 +199,8 @@ class _Server:
         said = ""
         while True:
             try:
+                if self._migrate_first:
+                    await _upgrade(infra.database, infra.key_database)
                 current = await is_current(infra.database, "record") and await is_current(infra.key_database, "keys")
                 self._board.set("schema", current, "" if current else "run `memory-service migrate`")
                 if current:

@@ -14,9 +14,10 @@ _CODE: Final = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|`[^`\n]*`", re.DOT
 _HEADING: Final = re.compile(r"^\s*(?:#{1,6}\s.*|[-*_=|:\s]+)$", re.MULTILINE)
 _NUMBERS: Final = r"\s*\^?\d{1,9}(?:\s*[,，、;；\-–—~～]\s*\^?\d{1,9})*\s*"
 _MARK: Final = re.compile(rf"(?<!\\)[\[［【]({_NUMBERS})[\]］】]")
+_ABBREVIATED: Final = r"(?<!\b(?:e\.g|i\.e|etc|vs|cf|mr|mrs|ms|dr|st|fig|no|approx))"
 _END: Final = regex.compile(
-    rf"(?:(?<![\d\s]\d|^\d)[.!?]+(?=[\s\"'”’)\]*\[［【]|$)|[。！？；…]+|\n+)[\"'”’」』）)*]*(?:\s?[\[［【]{_NUMBERS}[\]］】])*",
-    regex.MULTILINE,
+    rf"(?:(?<!(?:[^\d\S]|^)\d)(?<!^\d\d){_ABBREVIATED}[.!?]+(?=[\s\"'”’)\]*\[［【]|$)|[。！？；…]+|\n+)[\"'”’」』）)*]*(?:\s?[\[［【]{_NUMBERS}[\]］】])*",
+    regex.MULTILINE | regex.IGNORECASE,
 )
 _LETTER: Final = regex.compile(r"[\p{L}\p{N}]")
 _RANGE_MAX: Final = 50

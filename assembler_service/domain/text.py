@@ -18,7 +18,9 @@ TAGS: Final = (
     *("sources", "computations", "memories", "profile", "summary"),
     *("conversation", "previous-summary", "对话", "此前的摘要"),
 )
-"""Names of the delimiters of blocks, and of those in the summariser's prompt. What looks like one of them in a text from outside is escaped."""
+"""Names of the delimiters of blocks, and of those in the summariser's prompt. What looks like one in a text from
+outside is escaped.
+"""
 
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")
 _CONTROLS: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")

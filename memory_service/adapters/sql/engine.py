@@ -103,7 +103,7 @@ class Database:
                 yield
         except exc.IntegrityError:
             raise
-        except (exc.DBAPIError, exc.TimeoutError, TimeoutError, OSError) as error:
+        except (exc.DBAPIError, exc.PendingRollbackError, exc.TimeoutError, TimeoutError, OSError) as error:
             raise StoreUnavailable(self._store, f"{type(error).__name__}: {error}") from error
 
     async def read(self, work: Callable[[AsyncConnection], Awaitable[T]]) -> T:

@@ -1,0 +1,1 @@
+"""Texts that are part of the installation: what a summariser is asked, in Chinese and English."""
