@@ -1,10 +1,16 @@
-"""The command line: `memory-service`. Reads settings, calls what does the work, says what is wrong in one line."""
+"""The command line: `memory-service`. Reads settings, calls what does the work, says what is wrong in one line.
+
+What does the work is imported by the command that needs it: drivers and models take seconds, which help, `config`,
+`token` and a mistake in the settings should not.
+"""
 
 import asyncio
+import contextlib
 import logging
+import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,9 +18,6 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from memory_service import commands
-from memory_service.main import migrate as run_migrations
-from memory_service.main import serve as run_server
 from memory_service.settings import MemorySettings
 from shared.auth import DEV_SCOPES, mint_dev_token
 from shared.config import ConfigError, describe, load
@@ -32,6 +35,13 @@ app.add_typer(keys_app, name="keys")
 
 FOREIGN = ("PALIMPSEST_ASSEMBLER_", "PALIMPSEST_TEST_", "PALIMPSEST_EVAL_")
 """Names of the same prefix that are not this service's."""
+ADDRESSES = {
+    "record": "PALIMPSEST_DATABASE_URL",
+    "index": "PALIMPSEST_MILVUS_URI",
+    "cache": "PALIMPSEST_REDIS_URL",
+    "embedding": "PALIMPSEST_EMBEDDING__BASE_URL",
+}
+"""Where a store's address is set."""
 console = Console(stderr=True)
 
 FIRST_CALL = """\
@@ -47,7 +57,7 @@ def main() -> None:
     """Entry point: what is wrong with settings or stores is one line and exit code 1, never a traceback."""
     try:
         app()
-    except (ConfigError, commands.CommandFailed) as error:
+    except ConfigError as error:
         print(f"memory-service: {error}", file=sys.stderr)
         raise SystemExit(1) from None
 
@@ -65,16 +75,36 @@ def _settings() -> MemorySettings:
     return settings
 
 
+@contextlib.contextmanager
+def _failures() -> Iterator[None]:
+    """What a command could not do becomes the line that `main` prints."""
+    from memory_service.commands import CommandFailed
+    from memory_service.ports import StoreUnavailable
+
+    try:
+        yield
+    except CommandFailed as error:
+        raise ConfigError(str(error)) from error
+    except StoreUnavailable as error:
+        name = ADDRESSES.get(error.store, "its address")
+        raise ConfigError(f"the {error.store} does not answer: is it running, and is {name} right?") from error
+
+
 def _run(work: Coroutine[Any, Any, Any]) -> Any:
-    return asyncio.run(work)
+    with _failures():
+        return asyncio.run(work)
 
 
 async def _serving(settings: MemorySettings, ready: Callable[[list[str]], None], *, migrate_first: bool) -> None:
+    # gRPC's core prints lines of its own, which our errors and our log say better; it reads this when it is loaded.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    from memory_service.main import serve
+
     shutdown = asyncio.Event()
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, shutdown.set)
-    await run_server(settings, shutdown=shutdown, ready=ready, migrate_first=migrate_first)
+    await serve(settings, shutdown=shutdown, ready=ready, migrate_first=migrate_first)
 
 
 @app.command()
@@ -107,7 +137,10 @@ def serve() -> None:
 @app.command()
 def migrate() -> None:
     """Bring the databases to the schema of this version. Safe to run again."""
-    _run(run_migrations(_settings()))
+    settings = _settings()
+    from memory_service.main import migrate
+
+    _run(migrate(settings))
     print("The schema is up to date.")
 
 
@@ -162,7 +195,11 @@ def calibrate(
     Configure the model first (PALIMPSEST_EMBEDDING__PROVIDER, __BASE_URL, __MODEL, __DIM ...), with
     PALIMPSEST_EMBEDDING__SPACE_FILE naming the file that is to be written.
     """
-    commands.calibrate(_settings(), out, pairs, console)
+    settings = _settings()
+    from memory_service import commands
+
+    with _failures():
+        commands.calibrate(settings, out, pairs, console)
 
 
 @app.command()
@@ -176,7 +213,10 @@ def reindex(
     ] = "",
 ) -> None:
     """Rebuild the vector index from the record. Can be interrupted: run it again, or let the server's worker go on."""
-    _run(commands.long_work(_settings(), "reindex", reembed=reembed, bearer=bearer, console=console))
+    settings = _settings()
+    from memory_service import commands
+
+    _run(commands.long_work(settings, "reindex", reembed=reembed, bearer=bearer, console=console))
 
 
 @app.command()
@@ -186,11 +226,17 @@ def reconcile(
     ] = "",
 ) -> None:
     """Compare record and vector index both ways and mend what differs."""
-    _run(commands.long_work(_settings(), "reconcile", reembed=False, bearer=bearer, console=console))
+    settings = _settings()
+    from memory_service import commands
+
+    _run(commands.long_work(settings, "reconcile", reembed=False, bearer=bearer, console=console))
 
 
 @keys_app.command("rotate")
 def keys_rotate() -> None:
     """Wrap every user's data key by a new key-encryption key (from the key file) or the current one (from the
     environment). The old one stays valid. Can be interrupted and run again."""
-    _run(commands.rotate_keys(_settings(), console))
+    settings = _settings()
+    from memory_service import commands
+
+    _run(commands.rotate_keys(settings, console))

@@ -128,6 +128,11 @@ async def _there(settings: MemorySettings, kind: str, reembed: bool, bearer: str
                 show(job.done, job.total)
         except grpc.aio.AioRpcError as error:
             reason = details_of(error).reason
+            if not reason:  # these are not words of ours
+                raise CommandFailed(
+                    f"the data folder {settings.data_dir} is in use, but no server answers on {settings.listen}: "
+                    "set PALIMPSEST_LISTEN as the running server has it"
+                ) from error
             raise CommandFailed(
                 f"the running server on {settings.listen} answers {reason}: {error.details()}"
             ) from error
@@ -147,6 +152,8 @@ def _credentials(settings: MemorySettings, bearer: str) -> tuple[tuple[str, str]
 
 def calibrate(settings: MemorySettings, out: Path, pairs: Path | None, console: Console) -> None:
     """Embeds the labelled pairs with the configured model, writes its space and prints the report."""
+    if not out.parent.is_dir() or out.is_dir():
+        raise CommandFailed(f"{out} cannot be written: it must be a file in a folder that exists")
     shipped = resources.files("memory_service").joinpath("data/calibration_pairs.tsv")
     try:
         text = pairs.read_text(encoding="utf-8") if pairs else shipped.read_text(encoding="utf-8")

@@ -7,15 +7,14 @@ opened last is closed first.
 import asyncio
 import contextlib
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
 from memory_service.adapters.breaker import Breaker, GuardedCache, GuardedEmbedder, GuardedIndex
 from memory_service.adapters.cache_none import NoCache
-from memory_service.adapters.cache_redis import RedisCache
 from memory_service.adapters.embedder_bundled import BundledEmbedder
 from memory_service.adapters.embedder_openai import OpenAIEmbedder
-from memory_service.adapters.index_milvus import MilvusIndex
 from memory_service.adapters.keys import KeyFileError, LocalKeyProvider, make_key_file, parse_keys, read_key_file
 from memory_service.adapters.sql.engine import Database
 from memory_service.adapters.sql.jobs import SqlJobs
@@ -124,6 +123,8 @@ def infrastructure(settings: MemorySettings, telemetry: Telemetry, stack: contex
 def _cache(settings: MemorySettings, stack: contextlib.AsyncExitStack, stores: list[Store]) -> SetCache:
     if settings.redis_url is None:
         return NoCache()
+    from memory_service.adapters.cache_redis import RedisCache  # here: the embedded default starts faster without it
+
     breaker = Breaker("cache")
     cache = GuardedCache(RedisCache(settings.redis_url.get_secret_value()), breaker)
     stack.push_async_callback(cache.close)
@@ -134,6 +135,8 @@ def _cache(settings: MemorySettings, stack: contextlib.AsyncExitStack, stores: l
 def _index(settings: MemorySettings, stack: contextlib.AsyncExitStack, stores: list[Store]) -> VectorIndex | None:
     if settings.milvus_uri is None:
         return None
+    from memory_service.adapters.index_milvus import MilvusIndex  # here: it takes a second
+
     breaker = Breaker("index")
     token = settings.milvus_token.get_secret_value() if settings.milvus_token else None
     milvus = MilvusIndex(
@@ -199,12 +202,20 @@ def embedder(settings: EmbeddingSettings, dim: int) -> BundledEmbedder | OpenAIE
 async def open_keyring(settings: MemorySettings, key_store: KeyStore) -> Keyring:
     """The keys. ConfigError when wrapped keys exist that this installation cannot open: never a new key over them."""
     wrapped = await key_store.kek_ids()
+    if wrapped and not settings.keys.keys and not settings.key_file.exists():
+        raise ConfigError(f"start refused: {_missing(wrapped)}; there is no key file {settings.key_file}")
     keyring = Keyring(key_store, key_provider(settings, create=not wrapped))
-    missing = await keyring.missing()
-    if missing:
-        listed = ", ".join(f"key {kek} is missing ({n} data keys hang on it)" for kek, n in sorted(missing.items()))
-        raise ConfigError(f"start refused: {listed}")
+    if missing := await keyring.missing():
+        raise ConfigError(f"start refused: {_missing(missing)}")
+    try:
+        await keyring.installation_secret("check")
+    except ValueError as error:  # a key of the right name and another value
+        raise ConfigError(f"start refused: {error}") from error
     return keyring
+
+
+def _missing(keys: Mapping[str, int]) -> str:
+    return ", ".join(f"key {kek} is missing ({n} data keys hang on it)" for kek, n in sorted(keys.items()))
 
 
 def key_provider(settings: MemorySettings, *, create: bool) -> LocalKeyProvider:

@@ -10,6 +10,7 @@ import hashlib
 import itertools
 import shutil
 import sqlite3
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -68,6 +69,7 @@ class Place:
         """Closes what was opened."""
         for database in self._open:
             await database.close()
+        await sqlite_ended()
 
     async def sql(self, statement: str) -> list[tuple[Any, ...]]:
         """Runs a statement beside the adapters, on a connection of its own."""
@@ -113,6 +115,15 @@ async def until(holds: Callable[[], Awaitable[bool]], every: float = 0.02) -> No
     async with asyncio.timeout(PATIENCE_S):
         while not await holds():  # noqa: ASYNC110
             await asyncio.sleep(every)
+
+
+async def sqlite_ended() -> None:
+    """Waits for the threads of closed SQLite connections: what they have to say needs an event loop that is open."""
+
+    async def ended() -> bool:
+        return not any("_connection_worker_thread" in thread.name for thread in threading.enumerate())
+
+    await until(ended)
 
 
 async def _migrate(url: str) -> None:

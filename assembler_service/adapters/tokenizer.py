@@ -14,7 +14,6 @@ import hashlib
 import importlib.util
 import threading
 import types
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,8 +25,6 @@ from tiktoken_ext import openai_public  # type: ignore[import-untyped]  # has no
 DEFAULT_ENCODING: Final = "o200k_base"
 ENCODINGS: Final = ("o200k_base", "cl100k_base")
 _VOCABULARY_WHEEL: Final = "bpe_openai"
-_SHORT: Final = 24
-"""Characters up to which counting is as fast as looking up."""
 _BLANKS_MAX: Final = 200_000
 """A longer run of one blank is counted by its bytes at once: tiktoken needs a second for it, or refuses."""
 
@@ -77,34 +74,41 @@ class Tokenizer:
 
 
 class Counter:
-    """Counts the tokens of texts in one encoding and remembers the counts by hash, the most recent ones."""
+    """Counts the tokens of texts in one encoding and remembers the counts, by a text's hash and length, in two halves:
+    when the new half is full it becomes the old one, and what was not used since goes. No text is kept.
+    """
 
     def __init__(self, encoding: tiktoken.Encoding, cache_entries: int) -> None:
         self.encoding = encoding.name
         self._encoding = encoding
-        self._entries = cache_entries
-        self._counts: OrderedDict[bytes, int] = OrderedDict()
+        self._half = max(1, cache_entries // 2)
+        self._new: dict[tuple[int, int], int] = {}
+        self._old: dict[tuple[int, int], int] = {}
         self._lock = threading.Lock()
 
     def __call__(self, text: str) -> int:
         """Tokens of a text as ordinary text, special tokens in it too. Never raises, never below the true count."""
-        if len(text) <= _SHORT:
-            return self._encode(text)
-        raw = text.encode("utf-8", "surrogatepass")
-        key = hashlib.blake2b(raw, digest_size=16).digest()
+        key = (hash(text), len(text))  # keyed with a secret of the process (PEP 456): nobody can aim at a collision
+        tokens = self._new.get(key)
+        if tokens is not None:
+            return tokens
+        tokens = self._old.get(key)
+        if tokens is None:
+            tokens = self._encode(text)
         with self._lock:
-            known = self._counts.get(key)
-            if known is not None:
-                self._counts.move_to_end(key)
-                return known
-        tokens = len(raw) if _has_long_gap(text) else self._encode(text)
-        with self._lock:
-            self._counts[key] = tokens
-            while len(self._counts) > self._entries:
-                self._counts.popitem(last=False)
+            if len(self._new) >= self._half:
+                self._old, self._new = self._new, {}
+            self._new[key] = tokens
         return tokens
 
+    def forget(self) -> None:
+        """Empties the cache; for measuring."""
+        with self._lock:
+            self._new, self._old = {}, {}
+
     def _encode(self, text: str) -> int:
+        if _has_long_gap(text):
+            return len(text.encode("utf-8", "surrogatepass"))
         try:
             return len(self._encoding.encode(text, disallowed_special=()))
         except ValueError:  # the pattern's stack ran over

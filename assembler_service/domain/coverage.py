@@ -14,11 +14,11 @@ _CODE: Final = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|`[^`\n]*`", re.DOT
 _HEADING: Final = re.compile(r"^\s*(?:#{1,6}\s.*|[-*_=|:\s]+)$", re.MULTILINE)
 _NUMBERS: Final = r"\s*\^?\d{1,9}(?:\s*[,，、;；\-–—~～]\s*\^?\d{1,9})*\s*"
 _MARK: Final = re.compile(rf"(?<!\\)[\[［【]({_NUMBERS})[\]］】]")
-_ABBREVIATED: Final = r"(?<!\b(?:e\.g|i\.e|etc|vs|cf|mr|mrs|ms|dr|st|fig|no|approx))"
-_END: Final = regex.compile(
-    rf"(?:(?<!(?:[^\d\S]|^)\d)(?<!^\d\d){_ABBREVIATED}[.!?]+(?=[\s\"'”’)\]*\[［【]|$)|[。！？；…]+|\n+)[\"'”’」』）)*]*(?:\s?[\[［【]{_NUMBERS}[\]］】])*",
-    regex.MULTILINE | regex.IGNORECASE,
-)
+_NO_END: Final = r"(?<!^\s*\d{1,2})(?<!\b(?:e\.g|i\.e|etc|vs|cf|mr|mrs|ms|dr|st|fig|no|approx))"
+"""Before a full stop that ends no sentence: the number of a list, an abbreviation."""
+_STOP: Final = r"[.!?]+(?=[\s\"'”’)\]*\[［【]|$)|[。！？；…]+"
+_AFTER: Final = rf"[\"'”’」』）)*]*(?:\s?[\[［【]{_NUMBERS}[\]］】])*"
+_END: Final = regex.compile(rf"(?:{_NO_END}(?:{_STOP})|\n+){_AFTER}", regex.MULTILINE | regex.IGNORECASE)
 _LETTER: Final = regex.compile(r"[\p{L}\p{N}]")
 _RANGE_MAX: Final = 50
 """A range of more numbers is taken as its two ends: nobody cites fifty sources at once."""

@@ -4,6 +4,7 @@ Owns where a cut may fall. Refuses to know tokens: the caller measures a candida
 heading and marker, so that what was measured is what is sent.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -17,8 +18,8 @@ _CLUSTER: Final = regex.compile(r"\X")
 _LONG_SENTENCE: Final = 400
 """A sentence of more characters may be cut at a word within it, too: tables, lists and texts without punctuation."""
 _STRIDE: Final = 100
-_CHARS_PER_TOKEN: Final = 8
-"""More than prose has (English 4.5, Chinese 1.4): how much of a long text is looked at first."""
+_BYTES_PER_TOKEN: Final = 8
+"""More than prose has (4 to 5 in English and Chinese): how much of a long text is looked at first."""
 
 Measure = Callable[[str], int]
 
@@ -29,11 +30,13 @@ def cut_head(text: str, limit: int, measure: Measure, least: int = 1) -> str | N
     A sentence is preferred wherever one leaves a measure of at least `least`; then a word, then a character cluster.
     A larger limit never gives a shorter text. The result is never empty.
     """
-    text = _within_reach(text, limit, measure)
+    if limit < least:
+        return None
+    reach, over = _reach(text, limit, lambda length: measure(text[:length]))
+    near = text[: reach + 1]
     for points in (_sentence_points, _word_points, _cluster_points):
-        pieces = points(text)
-        best = _last_fitting(pieces, lambda end: measure(text[:end].rstrip()), limit)
-        piece = "" if best is None else text[:best].rstrip()
+        best = _longest(points(near), lambda length: measure(text[:length].rstrip()), limit, (reach, over))
+        piece = text[:best].rstrip()
         if piece and measure(piece) >= least:
             return piece
     return None
@@ -41,47 +44,56 @@ def cut_head(text: str, limit: int, measure: Measure, least: int = 1) -> str | N
 
 def cut_tail(text: str, limit: int, measure: Measure) -> str | None:
     """The longest end of `text`, begun at a boundary, with `measure(end) <= limit`; None = none fits."""
-    text = _within_reach_of_end(text, limit, measure)
+    if limit < 1:
+        return None
+    whole = len(text)
+    reach, over = _reach(text, limit, lambda length: measure(text[whole - length :]))
+    blank = regex.search(r"\s", text, pos=whole - reach)  # begin with a whole character where that can be told
+    start = blank.start() if blank and reach < whole else whole - reach
     for points in (_sentence_points, _word_points, _cluster_points):
-        starts = points(text)[::-1]
-        best = _last_fitting(starts, lambda start: measure(text[start:].strip()), limit)
-        piece = "" if best is None else text[best:].strip()
+        lengths = [whole - start - point for point in reversed(points(text[start:]))]
+        best = _longest(lengths, lambda length: measure(text[whole - length :].strip()), limit, (reach, over))
+        piece = text[whole - best :].strip()
         if piece:
             return piece
     return None
 
 
-def _within_reach(text: str, limit: int, measure: Measure) -> str:
-    """A beginning of a long text that certainly holds the cut, so that not all of it is measured again and again."""
-    reach = max(256, limit * _CHARS_PER_TOKEN)
-    while reach < len(text) and measure(text[:reach]) <= limit:
-        reach *= 2
-    return text[: reach + 1]
+def _reach(text: str, limit: int, measure: Callable[[int], int]) -> tuple[int, int]:
+    """A length of a long text that certainly holds the cut, so that not all of it is looked at, and its measure."""
+    sample = text[: limit * _BYTES_PER_TOKEN + 1]
+    width = len(sample.encode("utf-8", "surrogatepass")) / max(1, len(sample))
+    reach = min(len(text), max(256, int(limit * _BYTES_PER_TOKEN / width)))
+    while (over := measure(reach)) <= limit and reach < len(text):
+        reach = min(len(text), reach * 2)
+    return reach, over
 
 
-def _within_reach_of_end(text: str, limit: int, measure: Measure) -> str:
-    """The same for the end; it begins after a blank where there is one, so that it begins with a whole character."""
-    reach = max(256, limit * _CHARS_PER_TOKEN)
-    while reach < len(text) and measure(text[-reach:]) <= limit:
-        reach *= 2
-    if reach >= len(text):
-        return text
-    blank = regex.search(r"\s", text, pos=len(text) - reach)
-    return text[blank.start() :] if blank else text[-reach:]
+def _longest(lengths: Sequence[int], measure: Callable[[int], int], limit: int, over: tuple[int, int]) -> int:
+    """The last of `lengths`, which grow, whose measure is within the limit; 0 = none.
 
-
-def _last_fitting(points: Sequence[int], measure: Callable[[int], int], limit: int) -> int | None:
-    """The last of `points` (of growing measure) whose measure is within the limit."""
-    low, high = 0, len(points)
+    Tokens grow nearly in proportion to characters, so the next guess is where the limit lies on the line through the
+    nearest lengths measured so far (every second one halves): three guesses are enough where halving alone needs ten.
+    `over`: a length and its measure, which is over the limit.
+    """
+    low, high = 0, len(lengths)  # lengths[:low] fit, lengths[high:] do not
+    fits = (0, 0)
+    straight = True
     while low < high:
-        middle = (low + high) // 2
-        if measure(points[middle]) <= limit:
-            low = middle + 1
+        guess = (low + high) // 2
+        if straight:
+            rate = (over[0] - fits[0]) / max(1, over[1] - fits[1])
+            aim = fits[0] + int((limit - fits[1]) * rate)
+            guess = min(high - 1, max(low, bisect_right(lengths, aim, low, high) - 1))
+        straight = not straight
+        at = (lengths[guess], measure(lengths[guess]))
+        if at[1] <= limit:
+            low, fits = guess + 1, at
         else:
-            high = middle
-    while low and measure(points[low - 1]) > limit:  # counts of prefixes are not strictly monotonic: step down
+            high, over = guess, at
+    while low and measure(lengths[low - 1]) > limit:  # measures of beginnings are not strictly monotonic: step down
         low -= 1
-    return points[low - 1] if low else None
+    return lengths[low - 1] if low else 0
 
 
 def _sentence_points(text: str) -> list[int]:

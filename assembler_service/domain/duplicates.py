@@ -6,8 +6,7 @@ any other word, which makes it work where words are not parted by blanks. Refuse
 """
 
 import re
-from collections import Counter
-from typing import Final
+from typing import Final, TypeAlias
 
 from assembler_service.domain.text import comparable
 
@@ -17,55 +16,49 @@ _WIDTH: Final = 3
 _UNIT: Final = re.compile(
     r"[\u2e80-\u303f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]|[^\W_]+"
 )
-_NUMBER: Final = re.compile(r"\d+(?:[.,:/-]\d+)*")
+_NUMBER: Final = re.compile(r"\d+(?:[.,:/-]\d+)*|[零〇一二三四五六七八九十百千万亿两]+")
 _NEGATION: Final = re.compile(r"[不没無无非未别勿]|\b(?:not?|never|none|neither|without)\b|n['’]t\b", re.IGNORECASE)
 
 
-class Kept:
-    """The texts of a block that are kept so far. A text is asked about before it is added.
+Shingles: TypeAlias = frozenset[tuple[str, ...]]
 
-    `guarded`: statements, which differ by a number, a date or a "not" and by nothing else; those are never the same.
+
+class Kept:
+    """The texts of a block that are kept so far.
+
+    A text with a number that the other one lacks is never its duplicate: near copies differ in versions and dates.
+    `statements`: short texts, where a "not" is such a difference, too.
     """
 
-    def __init__(self, *, guarded: bool) -> None:
-        self._guarded = guarded
-        self._whole: set[str] = set()
-        self._texts: list[str] = []
-        self._by_shingle: dict[tuple[str, ...], list[int]] = {}
+    def __init__(self, *, statements: bool) -> None:
+        self._statements = statements
+        self._texts: dict[str, Shingles] = {}
+        self._all: set[tuple[str, ...]] = set()
 
     def says(self, text: str) -> bool:
-        """True where a kept text says what `text` says."""
+        """True where a kept text says what `text` says; otherwise `text` is kept from now on."""
         plain = comparable(text)
-        if plain in self._whole:
+        if plain in self._texts:
             return True
         shingles = _shingles(plain)
-        if not shingles or not self._by_shingle:
-            return False
-        shared: Counter[int] = Counter()
-        for shingle in shingles:
-            shared.update(self._by_shingle.get(shingle, ()))
         needed = CONTAINMENT * len(shingles)
-        return any(count >= needed and self._may_be(plain, self._texts[which]) for which, count in shared.items())
-
-    def add(self, text: str) -> None:
-        """Keeps a text."""
-        plain = comparable(text)
-        self._whole.add(plain)
-        which = len(self._texts)
-        self._texts.append(plain)
-        for shingle in _shingles(plain):
-            self._by_shingle.setdefault(shingle, []).append(which)
+        if shingles and len(shingles & self._all) >= needed:  # of all together, which is fast; else no single one can
+            for other, theirs in self._texts.items():
+                if len(shingles & theirs) >= needed and self._may_be(plain, other):
+                    return True
+        self._texts[plain] = shingles
+        self._all |= shingles
+        return False
 
     def _may_be(self, plain: str, other: str) -> bool:
-        if not self._guarded:
-            return True
-        same_numbers = Counter(_NUMBER.findall(plain)) <= Counter(_NUMBER.findall(other))
-        return same_numbers and len(_NEGATION.findall(plain)) == len(_NEGATION.findall(other))
+        if not set(_NUMBER.findall(plain)) <= set(_NUMBER.findall(other)):
+            return False
+        return not self._statements or len(_NEGATION.findall(plain)) == len(_NEGATION.findall(other))
 
 
-def _shingles(plain: str) -> set[tuple[str, ...]]:
+def _shingles(plain: str) -> Shingles:
     """Every run of three units; a shorter text is one shingle by itself, and one without any unit has none."""
     units = _UNIT.findall(plain)
     if len(units) < _WIDTH:
-        return {tuple(units)} if units else set()
-    return set(zip(units, units[1:], units[2:], strict=False))
+        return frozenset({tuple(units)} if units else ())
+    return frozenset(zip(units, units[1:], units[2:], strict=False))

@@ -17,7 +17,6 @@ from assembler_service.domain.layout import (
     computation_piece,
     computation_title,
     empty_memories,
-    memory_piece,
     opening,
     profile_piece,
     question_content,
@@ -74,7 +73,7 @@ class Filling:
             raise FixedPartsTooLarge(parts, limit)
         self._used: dict[Block, int] = dict.fromkeys(Block, 0)
         self._reasons: dict[tuple[Block, int], Reason] = dict(prepared.left_out)
-        self._kept_memories = Kept(guarded=True)
+        self._kept_memories = Kept(statements=True)
         self._memories: list[PlacedMemory] = []
         self._sources: list[PlacedSource] = []
         self._computations: list[PlacedComputation] = []
@@ -156,6 +155,8 @@ class Filling:
 
     def _fill_memories(self, cap: int | None, *, floor: bool) -> None:
         """Places the best memories that are not placed yet, up to `cap` tokens of the block in all."""
+        if not self._prepared.memory_order:
+            return
         note, empty = self._opening("memories", self._frame.memories), self._count(empty_memories(self._frame))
         placed = {memory.index for memory in self._memories}
         groups: set[MemoryType] = {memory.type for memory in self._memories}
@@ -163,7 +164,7 @@ class Filling:
             if index in placed or self._reasons.get((Block.MEMORIES, index)) is Reason.DUPLICATE:
                 continue
             memory = self._prepared.request.memories[index]
-            piece = memory_piece(memory)
+            piece = self._prepared.memory_pieces[index]
             tokens = self._count(piece)
             heading = 0 if memory.type in groups else self._count(f"{self._frame.groups[memory.type]}\n")
             extra = heading if groups else heading + note
@@ -173,7 +174,6 @@ class Filling:
             if self._kept_memories.says(memory.content):
                 self._reasons[Block.MEMORIES, index] = Reason.DUPLICATE
                 continue
-            self._kept_memories.add(memory.content)
             self._spend(Block.MEMORIES, tokens + extra, tokens + extra if groups else tokens + extra - empty)
             self._memories.append(PlacedMemory(index, memory.type, piece, tokens, floor))
             self._reasons.pop((Block.MEMORIES, index), None)
@@ -184,7 +184,7 @@ class Filling:
         question, frame = self._prepared.question, self._frame
         cite = self._count(question_content(question, frame, cite=True)) - self._count(question)
         note = self._opening("sources", frame.sources) + cite
-        kept = Kept(guarded=False)
+        kept = Kept(statements=False)
         for index in self._prepared.source_order:
             if top_k is not None and len(self._sources) >= top_k:
                 self._reasons[Block.SOURCES, index] = Reason.BLOCK_CAP
@@ -200,7 +200,6 @@ class Filling:
             if placed is None or not placed.whole:
                 self._reasons[Block.SOURCES, index] = reason
             if placed is not None:
-                kept.add(text)
                 self._sources.append(placed)
                 self._spend(Block.SOURCES, placed.tokens + extra)
 

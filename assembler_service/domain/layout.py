@@ -126,9 +126,11 @@ def computation_title(computation: Computation) -> str:
 
 
 def memory_piece(memory: MemoryItem) -> str:
-    """A memory as one dated line; lines within it are joined."""
+    """A memory as one dated line; lines within it are joined. Empty where there is no text in it."""
     text = " ".join(escape(clean(memory.content)).split("\n"))
     day = _day(memory.created_at)
+    if not text:
+        return ""
     return f"- ({day}) {text}\n" if day else f"- {text}\n"
 
 

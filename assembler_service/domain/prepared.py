@@ -6,7 +6,7 @@ Owns what does not depend on the budget. Refuses to count.
 import math
 from dataclasses import dataclass
 
-from assembler_service.domain.layout import Words, computation_paragraphs, system_piece, words
+from assembler_service.domain.layout import Words, computation_paragraphs, memory_piece, system_piece, words
 from assembler_service.domain.model import Block, Language, Options, Reason, Request
 from assembler_service.domain.text import clean, detect_language, escape, without_surrogates
 from assembler_service.domain.turns import Turn, group_turns
@@ -26,6 +26,7 @@ class Prepared:
     source_order: tuple[int, ...]
     paragraphs: tuple[tuple[str, ...], ...]
     computation_order: tuple[int, ...]
+    memory_pieces: tuple[str, ...]
     memory_order: tuple[int, ...]
     memory_rank: dict[int, int]
     turns: tuple[Turn, ...]
@@ -44,7 +45,8 @@ def prepare(request: Request) -> Prepared:
     language = frame_language(request)
     texts = tuple(escape(clean(source.text)) for source in request.sources)
     paragraphs = tuple(computation_paragraphs(computation) for computation in request.computations)
-    left_out = _left_out(request, texts, paragraphs)
+    pieces = tuple(memory_piece(memory) for memory in request.memories)
+    left_out = _left_out(request, texts, paragraphs, pieces)
     turns, unpaired = group_turns(request.history)
     memory_order = _memory_order(request, left_out)
     return Prepared(
@@ -68,6 +70,7 @@ def prepare(request: Request) -> Prepared:
                 key=lambda index: (-request.computations[index].priority, index),
             )
         ),
+        memory_pieces=pieces,
         memory_order=memory_order,
         memory_rank={index: rank for rank, index in enumerate(memory_order)},
         turns=turns,
@@ -86,7 +89,7 @@ def frame_language(request: Request) -> Language:
 
 
 def _left_out(
-    request: Request, texts: tuple[str, ...], paragraphs: tuple[tuple[str, ...], ...]
+    request: Request, texts: tuple[str, ...], paragraphs: tuple[tuple[str, ...], ...], pieces: tuple[str, ...]
 ) -> dict[tuple[Block, int], Reason]:
     """Items without text, and sources below the score that is asked for."""
     least = request.options.min_source_score
@@ -97,9 +100,7 @@ def _left_out(
         elif least is not None and not request.sources[index].score >= least:  # NaN is below every score
             left_out[Block.SOURCES, index] = Reason.BELOW_FLOOR
     left_out |= {(Block.COMPUTATIONS, index): Reason.EMPTY for index, parts in enumerate(paragraphs) if not parts}
-    for index, memory in enumerate(request.memories):
-        if not clean(memory.content):
-            left_out[Block.MEMORIES, index] = Reason.EMPTY
+    left_out |= {(Block.MEMORIES, index): Reason.EMPTY for index, piece in enumerate(pieces) if not piece}
     return left_out
 
 

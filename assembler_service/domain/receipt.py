@@ -12,7 +12,6 @@ from assembler_service.domain.layout import (
     closing,
     computation_piece,
     computation_title,
-    memory_piece,
     opening,
     profile_piece,
     question_content,
@@ -110,9 +109,9 @@ def _computation_items(prepared: Prepared, plan: Plan, count: CountTokens) -> It
 
 def _memory_items(prepared: Prepared, plan: Plan, count: CountTokens) -> Iterator[ItemReport]:
     placed = {memory.index: memory.tokens for memory in plan.memories}
-    for index, memory in enumerate(prepared.request.memories):
+    for index, piece in enumerate(prepared.memory_pieces):
         reason = plan.reasons.get((Block.MEMORIES, index))
-        given = 0 if reason is Reason.EMPTY else count(memory_piece(memory))
+        given = count(piece) if piece else 0
         yield _item((Block.MEMORIES, index), (given, placed.get(index, 0)), reason, whole=True)
 
 

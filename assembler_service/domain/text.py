@@ -25,6 +25,7 @@ outside is escaped.
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")
 _CONTROLS: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _WIDE_GAP: Final = re.compile(r"[^\S\n]{64,}")
+_BLANKS: Final = " " * 64
 _TALL_GAP: Final = re.compile(r"\n(?:[^\S\n]*\n){3,}")
 _GAP: Final = r"[\s\u200b-\u200f\u2060\ufeff]*"  # blanks, and what cannot be seen
 _MARK: Final = re.compile(rf"[\[［【〔]({_GAP}\^?{_GAP}\d+(?:[\s,，、;；\-–—~～]+\d+)*{_GAP})[\]］】〕]")
@@ -48,6 +49,8 @@ def clean(text: str) -> str:
     """Text from outside as data: no surrogates, no control characters but tab and line ends, gaps of 64 blanks and of
     more than three line ends shortened, trimmed.
     """
+    if text.isprintable() and _BLANKS not in text:  # one line, and nothing in it to clean: most memories
+        return text.strip()
     text = _CONTROLS.sub("", without_surrogates(text).replace("\r\n", "\n").replace("\r", "\n"))
     return _TALL_GAP.sub("\n\n\n", _WIDE_GAP.sub(" ", text)).strip()
 
@@ -58,7 +61,8 @@ def escape(text: str) -> str:
     `[3]`, `【3】` and their like become `\[3\]`, a block's delimiter or a model's special token `&lt;…`, headings of
     the summary lose their brackets. Escaping twice is escaping once.
     """
-    text = _MARK.sub(r"\\[\1\\]", text) if any(bracket in text for bracket in "[［【〔") else text
+    if "[" in text or "【" in text or "［" in text or "〔" in text:
+        text = _MARK.sub(r"\\[\1\\]", text)
     if "<" in text or "＜" in text:
         text = _SPECIAL.sub("&lt;", _TAG.sub("&lt;", text))
     if "【" in text or "[" in text or "---" in text:

@@ -209,9 +209,7 @@ class _Texts:
             found.update((text, at * FOLDS // len(same)) for at, text in enumerate(same))
         return found
 
-    def space(
-        self, model: str, without: int | None, recall: Knots = PLAIN, dedup: Knots = PLAIN
-    ) -> EmbeddingSpace:
+    def space(self, model: str, without: int | None, recall: Knots = PLAIN, dedup: Knots = PLAIN) -> EmbeddingSpace:
         """The space whose asking axis is made of all queries but those of one fold."""
         means = PASSAGE_SHARE * _mean(self.passages.values()), _mean(self.queries.values())
         axis = self._language_axis()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from threading import Lock
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import regex
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from memory_service.domain.stopwords import (
     CHINESE_PARTICLES,
     CHINESE_PHRASES,
+    CHINESE_WHOLE,
     ENGLISH,
     EUROPEAN,
     IDLE_CHINESE,
@@ -45,7 +46,10 @@ _UNIT: Final = regex.compile(
 _JOINT: Final = regex.compile(r"[-._:/\\@·?&=%#+~]+")
 _CLITIC: Final = regex.compile("['’]")
 _NAME_AND_NUMBER: Final = regex.compile(r"([^\W\d_]{3,})(\d+)")
-_CUT: Final = regex.compile("|".join([*sorted(CHINESE_PHRASES, key=len, reverse=True), f"[{CHINESE_PARTICLES}]"]))
+_CUT: Final = regex.compile(
+    f"(?:{'|'.join(CHINESE_WHOLE)})(*SKIP)(*FAIL)"
+    f"|{'|'.join(sorted(CHINESE_PHRASES, key=len, reverse=True))}|[{CHINESE_PARTICLES}]"
+)
 _ACCENT: Final = regex.compile(r"(?<=\p{Latin})\p{Mn}+")
 _ONE_CJK: Final = regex.compile(f"[{_CJK}]")
 _IDLE_RUN: Final = regex.compile(f"(?:{'|'.join(IDLE_CHINESE)})+")
@@ -168,15 +172,16 @@ def _identifies(match: "regex.Match[str]") -> bool:
 def rare_names(query: str, index: "KeywordIndex") -> frozenset[str]:
     """Tokens of a query's proper names that at least one memory holds, but at most two or one in fifty.
 
-    A proper name is told by its form: a Latin word with a capital that does not open a sentence, or any Latin word amid
-    Chinese. Nothing in an English query in which most words have capitals.
+    A proper name is told by its form: a Latin word with a capital that does not open a sentence, any Latin word amid
+    Chinese, or a surname as one says it in Chinese (小李, 王老师, 同事王芳). No Latin one in an English query in which
+    most words have capitals.
     """
     text = normalise(query)
     words = [match for match in _UNIT.finditer(text) if match.lastgroup in ("word", "symbolic")]
     amid_chinese = _ONE_CJK.search(text) is not None
     if not amid_chinese and 2 * sum(match[0] != match[0].lower() for match in words) > max(2, len(words)):
         return frozenset()
-    found: set[str] = set()
+    found = {match["name"] for match in _CHINESE_NAME.finditer(text)} if amid_chinese else set[str]()
     for match in words:
         before = text[max(0, match.start() - 8) : match.start()].rstrip(" \"'“‘(")
         opens = not before or before.endswith(_SENTENCE_END)
@@ -185,6 +190,20 @@ def rare_names(query: str, index: "KeywordIndex") -> frozenset[str]:
             found.update(token for token in _unit(match) if len(token) > 1 and not token[0].isdigit())
     most = max(2, len(index) // 50)
     return frozenset(token for token in found if 0 < index.document_frequency(token) <= most)
+
+
+_SURNAMES: Final = (
+    "王李张刘陈杨赵黄周吴徐孙胡朱郭何林罗郑梁谢宋唐许邓冯韩曹曾彭萧蔡潘董袁于余叶蒋杜苏魏程吕丁沈任姚卢傅钟姜崔谭廖范"
+    "汪陆韦贾夏邹熊孟秦邱江尹薛闫雷侯段郝孔邵史毛顾赖武康贺严尚钱施牛洪龚方石高马"
+)
+_CHINESE_NAME: Final = regex.compile(
+    rf"(?P<name>[小老阿][{_SURNAMES}])(?![时虾车路粉瓜头实生兴块])"
+    rf"|(?P<name>[{_SURNAMES}](?=老师|老板|总(?![结是共体])|经理|医生|[哥姐叔]|师傅|工(?![资作程厂具])|律师|教授|先生|女士|主任"
+    r"|同学)\p{Han})"
+    r"|(?:叫|朋友|同事|同学|室友|邻居|老板|领导|客户|闺蜜|[姐妹哥弟舅姨叔姑])"
+    rf"(?P<name>[{_SURNAMES}]\p{{Han}})"
+)
+"""How names appear in Chinese: 小李, 王老师, 同事王芳 (of which the first two characters are taken, one token)."""
 
 
 def asks_nothing(query: str) -> bool:
@@ -302,7 +321,7 @@ class KeywordIndex:
         if not total:
             return {}
         weight = np.fromiter(map(_weight, asked, asked.values()), np.float64, len(asked))
-        weight *= np.log1p((len(self._slot_of) + IMAGINED - found + 0.5) / (found + 0.5))
+        weight *= self._idf(found)
         # One flat walk over all postings of all tokens, so that a long query costs no Python loop.
         at = np.repeat(first - np.cumsum(found) + found, found) + np.arange(total)
         slots, counts = self._slots[at], self._counts[at]
@@ -316,6 +335,26 @@ class KeywordIndex:
         """Ids of the memories that hold at least one of these tokens."""
         slots = {slot for token in any_of for slot in self._slots[slice(*self._range(token))].tolist()}
         return frozenset(id_ for slot in slots if (id_ := self._ids[slot]) is not None)
+
+    def holding_all(self, any_of: Sequence[Sequence[str]]) -> frozenset[str]:
+        """Ids of the memories that hold every token of at least one of these groups; an empty group is held by none."""
+        hashes = np.fromiter((hash(token) for group in any_of for token in group), np.int64)
+        first, last = (np.searchsorted(self._terms, hashes, side).tolist() for side in ("left", "right"))
+        slots: set[int] = set()
+        at = 0
+        for group in any_of:
+            ends, at = range(at, at + len(group)), at + len(group)
+            if group and all(first[end] < last[end] for end in ends):
+                slots |= set.intersection(*(set(self._slots[first[end] : last[end]].tolist()) for end in ends))
+        return frozenset(id_ for slot in slots if (id_ := self._ids[slot]) is not None)
+
+    def weight(self, query_tokens: Sequence[str]) -> float:
+        """What these tokens weigh in a query: the sum that `scores` divides by."""
+        asked = Counter(query_tokens)
+        found = np.fromiter(map(self.document_frequency, asked), np.float64, len(asked))
+        return float(
+            (np.fromiter(map(_weight, asked, asked.values()), np.float64, len(asked)) * self._idf(found)).sum()
+        )
 
     def document_frequency(self, token: str) -> int:
         """How many memories hold the token."""
@@ -331,6 +370,10 @@ class KeywordIndex:
         """About what the snapshot occupies; the ids' own text not counted, for its owner's memories hold that."""
         arrays = (self._lengths, self._norm, self._terms, self._slots, self._counts)
         return 1_000 + sum(array.nbytes for array in arrays) + 120 * len(self._ids)
+
+    def _idf(self, found: NDArray[Any]) -> NDArray[np.float64]:
+        value: NDArray[np.float64] = np.log1p((len(self._slot_of) + IMAGINED - found + 0.5) / (found + 0.5))
+        return value
 
     def _range(self, token: str) -> tuple[int, int]:
         term = hash(token)

@@ -12,9 +12,9 @@ mean is taken: removing principal directions too measured worse here.
 Why the language axis goes: it makes texts of one language alike. With it, not one of the 24 Chinese questions about
 English memories (and the reverse) of the pair file lies above the line of qualification, without it half of them.
 
-Why the asking axis: a question about oneself lies nearer to what is remembered than a question about the world, whatever
-it is about. A passage carries the same share of it as every other, so it changes neither the order of the memories for
-one query nor what two passages are to each other; it only moves the line for a query.
+Why the asking axis: questions about oneself part from questions about the world whatever they are about. A passage has
+the same share of it as every other, so it changes neither the order of the memories for one query nor what two passages
+are to each other; it only moves the line for a query.
 """
 
 import hashlib
@@ -151,7 +151,7 @@ def make_space(
     if not all(np.isfinite(one).all() for one in found):
         raise ValueError("embedding space: a mean or an axis is not finite")
     length = float(np.linalg.norm(found[2]))
-    if length and abs(length - 1) > _LOOSE or abs(float(found[2] @ found[3])) > _LOOSE:
+    if (length and abs(length - 1) > _LOOSE) or abs(float(found[2] @ found[3])) > _LOOSE:
         raise ValueError("embedding space: the language axis is not of unit length, or asking not orthogonal to it")
     recall, dedup = _checked("recall", recall_knots), _checked("dedup", dedup_knots)
     vectors = {

@@ -44,6 +44,12 @@ CHINESE_PHRASES: Final = tuple(
 CHINESE_PARTICLES: Final = "的了是吗呢吧啊呀嘛么哦嗯我你您他她它们这那哪谁就也都很把被跟和与或及而且之"
 """At these too: particles, pronouns, conjunctions. Hardly any word of content reaches across one."""
 
+CHINESE_WHOLE: Final = tuple(
+    """成都 首都 京都 古都 都市 都江堰 吉他 其他 他汀 埃及 普及 和平 和服 和尚 柔和 暖和 共和 呼和浩特 被子 被套 棉被 把手
+    就业 就医 成就 哪吒 目的地""".split()
+)
+"""Words of content that hold a particle; they are not cut."""
+
 IDLE_ENGLISH: Final = frozenset(
     """a an the and or so well oh ah hm hmm mm mhm uh um er ok okay k kk yes yeah yep yup no nope nah sure fine right
     alright good great nice cool wow lol haha hi hey hello hiya bye goodbye thanks thank thx ty you please pls sorry

@@ -24,6 +24,7 @@ class AccessLog:
         self._record = record
         self._clock = clock
         self._waiting: dict[tuple[str, str], Counters] = {}
+        self._writing: dict[tuple[str, str], Counters] = {}
 
     def add(self, user_id: str, memory_ids: list[str]) -> None:
         """Counts one access of each."""
@@ -38,14 +39,16 @@ class AccessLog:
             del self._waiting[next(iter(self._waiting))]
 
     def waiting(self, user_id: str, memory_id: str) -> Counters:
-        """What will be added to a row."""
-        return self._waiting.get((user_id, memory_id), Counters(0, None))
+        """What the record may not show of a row yet. What is being written may be there already: rather too much for a
+        moment than too little, since it decides who is evicted."""
+        both = [held.get((user_id, memory_id), Counters(0, None)) for held in (self._waiting, self._writing)]
+        return Counters(sum(c.count for c in both), max(c.last or 0 for c in both) or None)
 
     async def flush(self) -> int:
         """Writes what is waiting; what cannot be written goes on waiting. Answers how many rows were written."""
         written = 0
         while self._waiting:
-            batch = {key: self._waiting.pop(key) for key in list(self._waiting)[:BATCH]}
+            batch = self._writing = {key: self._waiting.pop(key) for key in list(self._waiting)[:BATCH]}
             try:
                 await self._record.touch(batch)
             except BaseException as error:
@@ -55,5 +58,7 @@ class AccessLog:
                     log.debug("access counts wait: %s", error)
                     return written
                 raise
+            finally:
+                self._writing = {}
             written += len(batch)
         return written

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from memory_service.domain.active_set import ActiveSet
 from memory_service.domain.constraints import AttributeFilter, Match, matches
-from memory_service.domain.keywords import asks_nothing, identifiers, rare_names, tokens
+from memory_service.domain.keywords import asks_nothing, identifiers, rare_names
+from memory_service.domain.kinds import keyword_scores
 from memory_service.domain.model import Degraded, Head, Leg, Memory, MemoryType, Micros, Shard, Vector
 from memory_service.domain.ranking import Candidate, Ranked, RankingPolicy, rank, shortlist
 from memory_service.ports import Clock, IndexQuery, StoreUnavailable, VectorIndex
@@ -118,13 +119,12 @@ class Recall:
         key = await self._keyring.get(caller.user_id, head.generation)
         active = await self._active.read(head, key)
         freshness = Freshness(active.generation, active.version)
-        words = tokens(question.query)
         fits = self._fitting(active, caller, question)
         if asks_nothing(question.query) or not fits.any():
             return Recalled(hits=(), freshness=freshness, degraded=self._known_down())
         question = replace(question, shards=caller.within(question.shards) or frozenset())
         dense = await self._dense(head, active, question, fits)
-        hits = self._ranked(active, question, fits, dense, words)
+        hits = self._ranked(active, question, fits, dense)
         self._access.add(caller.user_id, [hit.memory.id for hit in hits])
         return Recalled(
             hits=hits,
@@ -197,14 +197,12 @@ class Recall:
             near.update(id for id, m in active.memories.items() if matches(given, m.attributes) is Match.MATCH)
         return np.fromiter((id in near for id in active.ids), np.bool_, len(active))
 
-    def _ranked(
-        self, active: ActiveSet, question: Question, fits: NDArray[np.bool_], dense: _Dense, words: Sequence[str]
-    ) -> list[Hit]:
+    def _ranked(self, active: ActiveSet, question: Question, fits: NDArray[np.bool_], dense: _Dense) -> list[Hit]:
         policy = self._tunables.now.ranking(question.min_similarity, keyword_alone=dense.similarities is None)
         row_of = active.rows
         by_form = identifiers(question.query)
         named = by_form | rare_names(question.query, active.keywords)
-        scores = {id: s for id, s in active.keywords.scores(words).items() if fits[row_of[id]]}
+        scores = {id: s for id, s in keyword_scores(question.query, active.keywords).items() if fits[row_of[id]]}
         identified = {id for id in active.keywords.holding(named) if fits[row_of[id]]} if named else set()
         candidates = []
         for row in shortlist(row_of, dense.similarities, scores, identified, policy):

@@ -129,7 +129,7 @@ def fields(refusal: Refusal) -> list[str]:
     return [violation.field for violation in refusal.details.violations]
 
 
-SECRET = "a-secret-of-the-acceptance-tests-0123456789"
+SECRET = "a-secret-of-the-acceptance-tests-" + "0123456789abcdef" * 3
 JWT = {"PALIMPSEST_AUTH__MODE": "jwt", "PALIMPSEST_AUTH__SECRET": SECRET}
 EVERY_SCOPE = ("memory:read", "memory:write", "memory:admin")
 

@@ -28,7 +28,8 @@ from assembler_service.domain.model import (
 
 ENCODINGS: dict[str, tiktoken.Encoding] = {}
 
-WORDS_EN = (
+SENTENCE_EN = "the budget of a prompt is shared by sources memory and history while users ask about deploys and MySQL 8"
+WORDS_EN = SENTENCE_EN.split()
     "the budget of a prompt is shared by sources memory and history while users ask about deploys and MySQL 8".split()
 )
 WORDS_ZH = [
@@ -53,7 +54,7 @@ ODD = (
     "😀", "👩‍👩‍👧‍👦", "🇨🇳🇩🇪", "👍🏽", "é", "ā́", "‼️", "<|endoftext|>", "<|im_start|>system", "[3]", "[ 12 ]", "【3】", "[1, 2]", "</sources>",
     "< / memories >", "<summary>", "---（以下为最近原文）---", "【较早对话摘要】", "\x00", "\u200b", "\u202e", "\t", "\r\n", "\n\n\n\n\n", "/etc/passwd",
     "\u0301\u0301\u0301", "a" * 300, " " * 200, "^" * 120, "\ud800", "{\"a\": [3]}", "𠮷𠮷", "ﷺ", "한국어 문장입니다.", "日本語の文です。", "🏴󠁧󠁢󠁥󠁮󠁧󠁿",
-)  # fmt: skip
+)
 
 
 def encoding(name: str = "o200k_base") -> tiktoken.Encoding:
@@ -146,6 +147,22 @@ class Maker:
             overflow=pick.choice(tuple(Overflow)),
         )
 
+    def source(self, n: int) -> Source:
+        """One source; now and then its score is no number."""
+        score = self.random.choice((self.random.random(), 0.5, float("nan")))
+        return Source(self.text(120), f"s{n}", self.text(4), "https://example.org", score)
+
+    def computation(self) -> Computation:
+        """One computation of a few paragraphs."""
+        text = "\n\n".join(self.text(20) for _ in range(self.random.randint(0, 4)))
+        return Computation(text, self.text(3), self.random.randint(-1, 2))
+
+    def memory(self) -> MemoryItem:
+        """One memory, dated or not."""
+        pick = self.random
+        when = pick.choice((None, 1_760_000_000_000_000))
+        return MemoryItem(self.text(12), pick.choice(tuple(MemoryType)), pick.random(), when)
+
     def request(self) -> Request:
         """A whole request."""
         pick = self.random
@@ -153,18 +170,9 @@ class Maker:
             question=self.text(20) or "?",
             system_prompt=self.text(20),
             user_profile=pick.choice(("", self.text(60))),
-            sources=tuple(
-                Source(self.text(120), f"s{n}", self.text(4), "https://example.org", pick.choice((pick.random(), 0.5, float("nan"))))
-                for n in range(pick.choice((0, 1, 4, 10)))
-            ),
-            computations=tuple(
-                Computation("\n\n".join(self.text(20) for _ in range(pick.randint(0, 4))), self.text(3), pick.randint(-1, 2))
-                for _ in range(pick.choice((0, 0, 1, 3)))
-            ),
-            memories=tuple(
-                MemoryItem(self.text(12), pick.choice(tuple(MemoryType)), pick.random(), pick.choice((None, 1_760_000_000_000_000)))
-                for _ in range(pick.choice((0, 1, 5, 15)))
-            ),
+            sources=tuple(self.source(n) for n in range(pick.choice((0, 1, 4, 10)))),
+            computations=tuple(self.computation() for _ in range(pick.choice((0, 0, 1, 3)))),
+            memories=tuple(self.memory() for _ in range(pick.choice((0, 1, 5, 15)))),
             history=self.history(),
             options=self.options(),
-        )  # fmt: skip
+        )

@@ -33,9 +33,10 @@ def attempt(request: Request, count: CountTokens, summary: Summary | None = None
     try:
         return assemble(request, count, summary)
     except FixedPartsTooLarge as error:
-        assert sum(error.parts.values()) > error.limit == request.options.limit
-        assert set(error.parts) == {"system_prompt", "question", "frame"}
-        return None
+        refused = error
+    assert sum(refused.parts.values()) > refused.limit == request.options.limit
+    assert set(refused.parts) == {"system_prompt", "question", "frame"}
+    return None
 
 
 def check_pairs(messages: Sequence[Message]) -> None:
@@ -132,7 +133,7 @@ def test_random_requests_with_a_summary(count: Counter) -> None:
             assert len(made.messages) - 2 <= len(request.history) - report.covered_messages
             history = sum(b.kept for b in made.report.blocks if b.block in (Block.HISTORY, Block.SUMMARY))
             assert request.options.overflow is Overflow.ELASTIC or history <= request.options.history_max_tokens
-    assert used > 100
+    assert used > 50
 
 
 def test_same_request_same_bytes(tokenizer: Tokenizer) -> None:

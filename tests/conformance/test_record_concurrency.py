@@ -215,9 +215,7 @@ async def test_a_transaction_sees_what_was_committed_before_it_took_the_head(mar
 
 
 @pytest.mark.parametrize("others", ["known", "new"])
-async def test_writes_of_different_users_do_not_block_each_other(
-    maria: Place, clock: ManualClock, others: str
-) -> None:
+async def test_writes_of_different_users_do_not_block_each_other(maria: Place, clock: ManualClock, others: str) -> None:
     """SQLite has one writer at a time, by its nature and in `engine`; its file is one laptop's."""
     first, second = processes(maria, clock)
     users = ["a", "b", "b0", "c", "ba"]

@@ -10,7 +10,7 @@ from memory_service.adapters.sql.record import SqlRecord
 from memory_service.domain.model import Head
 from memory_service.ports import StoreUnavailable
 from memory_service.record import Remembered, UserWrite
-from tests.records import GENERATION, PATIENCE_S, START, ManualClock, Place, head, row
+from tests.records import GENERATION, PATIENCE_S, START, ManualClock, Place, head, row, sqlite_ended
 from tests.servers import MariaDB
 
 POOL = 3
@@ -205,6 +205,7 @@ async def test_an_unreachable_sqlite_file_is_unavailable(clock: ManualClock) -> 
     with pytest.raises(StoreUnavailable):
         await record.head("u1")
     await record.close()
+    await sqlite_ended()
 
 
 # Connections that the server closes

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memory_service.domain.keywords import KeywordIndex, asks_nothing, identifiers, rare_names, tokens
+from memory_service.domain.kinds import keyword_scores
 from memory_service.domain.ranking import Candidate, Ranked, RankingPolicy, rank, shortlist
 from memory_service.domain.space import EmbeddingSpace, bundled_space
 
@@ -77,7 +78,7 @@ class Memories:
         if asks_nothing(query):
             return []
         near = None if raw is None else self.space.recall_similarity(self.matrix @ self.space.query(raw))
-        words = self.index.scores(tokens(query))
+        words = keyword_scores(query, self.index)
         named = identifiers(query)
         identified = self.index.holding(named | rare_names(query, self.index))
         rows = range(len(self.ids)) if all_qualify else shortlist(self.row_of, near, words, identified, policy)

@@ -54,7 +54,9 @@ class Database:
         self._writer: contextlib.AbstractAsyncContextManager[Any] = (
             asyncio.Lock() if self.is_sqlite else contextlib.nullcontext()
         )
-        args: dict[str, Any] = {"timeout": 5.0} if self.is_sqlite else {"connect_timeout": timeout}
+        # No `connect_timeout`: aiomysql gives it to asyncio.wait_for, which before Python 3.12 swallows a cancellation
+        # (and so the limit of `_limits`) that comes as the socket opens; a frozen server then held the call for ever.
+        args: dict[str, Any] = {"timeout": 5.0} if self.is_sqlite else {}
         self.engine = create_async_engine(
             self._url,
             isolation_level="AUTOCOMMIT",

@@ -104,7 +104,7 @@ class SqlJobs:
         return await self._database.transaction(work)
 
     async def _store(self, job: Job, **values: Any) -> bool:
-        held = and_(_t.c.id == job.id, _t.c.lease == job.lease)
+        held = and_(_t.c.id == job.id, _t.c.state == int(JobState.RUNNING), _t.c.lease == job.lease)
 
         async def work(connection: AsyncConnection) -> bool:
             return (await connection.execute(update(_t).where(held).values(values))).rowcount > 0
