@@ -55,6 +55,8 @@ Palimpsest MemoryService is ready on {address}
 
 def main() -> None:
     """Entry point: what is wrong with settings or stores is one line and exit code 1, never a traceback."""
+    # gRPC's core prints lines of its own, which our errors and our log say better; it reads this when it is loaded.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
         app()
     except ConfigError as error:
@@ -96,8 +98,6 @@ def _run(work: Coroutine[Any, Any, Any]) -> Any:
 
 
 async def _serving(settings: MemorySettings, ready: Callable[[list[str]], None], *, migrate_first: bool) -> None:
-    # gRPC's core prints lines of its own, which our errors and our log say better; it reads this when it is loaded.
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from memory_service.main import serve
 
     shutdown = asyncio.Event()

@@ -95,20 +95,17 @@ async def long_work(settings: MemorySettings, kind: str, *, reembed: bool, beare
 async def _here(settings: MemorySettings, kind: str, reembed: bool, show: Show) -> Ended:
     async with contextlib.AsyncExitStack() as stack:
         infra = infrastructure(settings, Telemetry(settings.telemetry), stack)
-        try:
-            if not await is_current(infra.database, "record"):
-                raise CommandFailed("the schema of the record is older than this version: run `memory-service migrate`")
-            runner = (await application(infra)).runner
-            payload = {"reembed": True} if reembed else {}
-            job = await runner.ask(JobKind[kind.upper()], payload, OPERATOR)
-            while True:
-                await runner.step(job.id, lambda now: show(now.done, now.total))
-                now = await infra.jobs.get(job.id)
-                if now is None or now.state in (JobState.SUCCEEDED, JobState.FAILED):
-                    break
-                await asyncio.sleep(POLL_SECONDS)
-        except StoreUnavailable as error:
-            raise CommandFailed(f"{error.store} does not answer; see its address in `memory-service config`") from error
+        if not (await is_current(infra.database, "record") and await is_current(infra.key_database, "keys")):
+            raise CommandFailed("the schema of the record is older than this version: run `memory-service migrate`")
+        runner = (await application(infra)).runner
+        payload = {"reembed": True} if reembed else {}
+        job = await runner.ask(JobKind[kind.upper()], payload, OPERATOR)
+        while True:
+            await runner.step(job.id, lambda now: show(now.done, now.total))
+            now = await infra.jobs.get(job.id)
+            if now is None or now.state in (JobState.SUCCEEDED, JobState.FAILED):
+                break
+            await asyncio.sleep(POLL_SECONDS)
         found: Job = now or job
         return found.state, dict(found.counts), found.error
 
@@ -221,18 +218,15 @@ async def rotate_keys(settings: MemorySettings, console: Console) -> None:
         async with contextlib.AsyncExitStack() as stack:
             _, database = databases(settings, stack)
             store = SqlKeyStore(database, now_micros)
-            try:
-                if not await is_current(database, "keys"):
-                    raise CommandFailed("the schema is older than this version: run `memory-service migrate`")
-                keyring = await open_keyring(settings, store)
-                if not settings.keys.keys and not await keyring.outdated():
-                    name = add_key(settings.key_file)
-                    print(f"{name} was added to {settings.key_file}; back the file up, memories hang on it")
-                keyring = Keyring(store, key_provider(settings, create=False))
-                total = await keyring.outdated()
-                with _bar(console) as bar:
-                    task = bar.add_task("data keys", total=total, rate="")
-                    done = await keyring.rotate(lambda n: bar.advance(task, n))
-            except StoreUnavailable as error:
-                raise CommandFailed("the record does not answer; see its address in `memory-service config`") from error
+            if not await is_current(database, "keys"):
+                raise CommandFailed("the schema is older than this version: run `memory-service migrate`")
+            keyring = await open_keyring(settings, store)
+            if not settings.keys.keys and not await keyring.outdated():
+                name = add_key(settings.key_file)
+                print(f"{name} was added to {settings.key_file}; back the file up, memories hang on it")
+            keyring = Keyring(store, key_provider(settings, create=False))
+            total = await keyring.outdated()
+            with _bar(console) as bar:
+                task = bar.add_task("data keys", total=total, rate="")
+                done = await keyring.rotate(lambda n: bar.advance(task, n))
     print(f"{done:,} data keys are wrapped by the current key now")

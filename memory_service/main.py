@@ -143,7 +143,7 @@ class _Server:
         self._bound: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
 
     async def run(self) -> None:
-        """Listens and opens the stores side by side; the background work ends when the last call has."""
+        """Listens, then opens the stores; the background work ends when the last call has."""
         opening = asyncio.create_task(self._open_and_work())
         serving = asyncio.create_task(serve_grpc(self._spec(), shutdown=self._shutdown, ready=self._on_bound))
         try:
@@ -183,10 +183,11 @@ class _Server:
         self._listening(addresses)
 
     async def _open_and_work(self) -> None:
+        # Not before the address is ours: whoever is refused that has touched nothing.
+        addresses = await self._bound
         app = await self._open()
         self._memory.api, self._admin.api = app.memory_api, app.admin_api
         self._board.set("record", True)
-        addresses = await self._bound
         self._ready(addresses)
         try:
             await _forever(self._background(app))

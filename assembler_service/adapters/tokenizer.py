@@ -8,7 +8,7 @@ Caveat: a text tiktoken cannot take (a run of about a million blanks overflows i
 UTF-8 bytes, which no byte-level encoding can exceed.
 """
 
-import base64
+import binascii
 import gzip
 import hashlib
 import importlib.util
@@ -101,6 +101,11 @@ class Counter:
             self._new[key] = tokens
         return tokens
 
+    @property
+    def cached(self) -> int:
+        """How many counts are remembered; at most the number it was made with."""
+        return len(self._new) + len(self._old)
+
     def forget(self) -> None:
         """Empties the cache; for measuring."""
         with self._lock:
@@ -147,4 +152,4 @@ def _shipped_ranks(url: str, expected_hash: str | None = None) -> dict[bytes, in
     if expected_hash is not None and hashlib.sha256(raw).hexdigest() != expected_hash:
         raise VocabularyMissing(f"The vocabulary {path.name} of {_VOCABULARY_WHEEL} is not the one tiktoken expects.")
     fields = raw.split()
-    return dict(zip(map(base64.b64decode, fields[::2]), map(int, fields[1::2]), strict=True))
+    return dict(zip(map(binascii.a2b_base64, fields[::2]), map(int, fields[1::2]), strict=True))

@@ -221,19 +221,19 @@ def _idle(match: "regex.Match[str]") -> bool:
 K1: Final = 0.2
 """Saturation of repeats in BM25 (Robertson & Zaragoza 2009, eq. 3.15). Far below the usual 0.9-2.0: memories are
 statements of a line or two, where a second mention says little. LoCoMo recall@10 / MADial recall@5 with all else as it
-is (tests/evals/recall_eval.py): 1.2: 65.8 / 63.9, 0.5: 66.7 / 64.6, 0.2: 67.1 / 67.1. MADial's 80 turns move by two
-points for small reasons; LoCoMo decided."""
+is (tests/evals/recall_eval.py): 1.2: 67.3 / 66.5, 0.5: 68.4 / 68.5, 0.2: 68.7 / 68.2. LoCoMo decided; MADial's 80
+turns move by a point or two for small reasons."""
 
 B: Final = 0.4
 """Share of the length correction in BM25 (same source)."""
 
 IMAGINED: Final = 50
 """Memories without any of the query's tokens that are counted beside the real ones, so that with three memories a word
-in one of them is rare too, and the floor means the same for few and for many. LoCoMo 67.2 without, 67.1 with."""
+in one of them is rare too, and the floor means the same for few and for many. LoCoMo 68.7 either way."""
 
 _SINGLE: Final = 0.5
 """Weight of a lone Chinese character: mostly what is left of a word between two particles. MADial, keyword leg alone:
-49.6 at 1, 50.9 at 0.5, 49.6 at 0."""
+49.6 at 1, 50.9 at 0.5, 48.4 at 0."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

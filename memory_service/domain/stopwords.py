@@ -45,8 +45,8 @@ CHINESE_PARTICLES: Final = "的了是吗呢吧啊呀嘛么哦嗯我你您他她�
 """At these too: particles, pronouns, conjunctions. Hardly any word of content reaches across one."""
 
 CHINESE_WHOLE: Final = tuple(
-    """成都 首都 京都 古都 都市 都江堰 吉他 其他 他汀 埃及 普及 和平 和服 和尚 柔和 暖和 共和 呼和浩特 被子 被套 棉被 把手
-    就业 就医 成就 哪吒 目的地""".split()
+    """成都 首都 京都 古都 都市 都江堰 吉他 其他 他汀 埃及 普及 和平 和服 和尚 柔和 暖和 共和 呼和浩特 被子 被套 棉被
+    把手 就业 就医 成就 哪吒 目的地""".split()
 )
 """Words of content that hold a particle; they are not cut."""
 

@@ -15,12 +15,12 @@ from typing import Any
 
 from memory_service.domain.model import Head, InvalidReason, Memory, Outcome, ReasonCode, Vector
 from memory_service.domain.saving import Prepared, judge
-from memory_service.ports import IndexKey, IndexRow, StoreUnavailable, VectorIndex
+from memory_service.ports import IndexKey, IndexRow, KeyMissing, StoreUnavailable, VectorIndex
 from memory_service.record import MemoryRow, Outbox, OutboxItem, Record
 from memory_service.service.calls import Caller, Mutation
 from memory_service.service.embedding import Embeddings
 from memory_service.service.tunables import LiveTunables
-from memory_service.service.vault import Keyring, UserKey, open_memory
+from memory_service.service.vault import Keyring, Unreadable, UserKey, open_memory
 from memory_service.service.writer import HeadMoved, Transaction, Writer
 
 log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class _Work:
     settled: list[OutboxItem]
     """Lines that need nothing more than the index's part."""
     waiting: list[OutboxItem]
-    """Lines that must wait: their model is away."""
+    """Lines that must wait: their model is away, or their row does not open."""
 
 
 class Indexer:
@@ -130,25 +130,32 @@ class Indexer:
         if head is not None:
             found = await self._record.rows(user_id, head.generation, [line.memory_id for line in lines])
             rows = {row.id: row for row in found}
-        bare: list[tuple[OutboxItem, MemoryRow]] = []
+        bare: list[tuple[OutboxItem, Memory]] = []
         for line in lines:
             row = rows.get(line.memory_id)
             if head is None or row is None or row.invalidated_at:
                 work.deletes.append(IndexKey(user_id, line.memory_id))
                 work.settled.append(line)
-            elif row.embedding is None or row.embedding_space != head.space:
-                bare.append((line, row))
-            else:
+                continue
+            try:
                 key = await self._keyring.get(user_id, head.generation)
-                work.upserts[head.space].append(index_row(key, open_memory(key, row)))
+                memory = open_memory(key, row)
+            except (Unreadable, KeyMissing) as error:
+                # One row that does not open must not hold up everybody's vectors.
+                log.error("memory %s cannot be indexed: %s", line.memory_id, error)
+                work.waiting.append(line)
+                continue
+            if memory.vector is None or memory.space != head.space:
+                bare.append((line, memory))
+            else:
+                work.upserts[head.space].append(index_row(key, memory))
                 work.settled.append(line)
         if head is not None and bare:
             await self._embed(head, bare, work)
 
-    async def _embed(self, head: Head, bare: Sequence[tuple[OutboxItem, MemoryRow]], work: _Work) -> None:
+    async def _embed(self, head: Head, bare: Sequence[tuple[OutboxItem, Memory]], work: _Work) -> None:
         """Gives rows their vectors; each comes back through the outbox, with its vector, to be indexed."""
-        key = await self._keyring.get(head.user_id, head.generation)
-        memories = [open_memory(key, row) for _, row in bare]
+        memories = [memory for _, memory in bare]
         try:
             vectors = await self._embeddings.passages(head.space, [memory.content for memory in memories])
         except StoreUnavailable as error:

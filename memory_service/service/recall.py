@@ -17,13 +17,13 @@ from memory_service.domain.keywords import asks_nothing, identifiers, rare_names
 from memory_service.domain.kinds import keyword_scores
 from memory_service.domain.model import Degraded, Head, Leg, Memory, MemoryType, Micros, Shard, Vector
 from memory_service.domain.ranking import Candidate, Ranked, RankingPolicy, rank, shortlist
-from memory_service.ports import Clock, IndexQuery, StoreUnavailable, VectorIndex
+from memory_service.ports import Clock, IndexHit, IndexQuery, StoreUnavailable, VectorIndex
 from memory_service.record import Outbox, Record
 from memory_service.service.access import AccessLog
 from memory_service.service.active import ActiveSets
 from memory_service.service.calls import Caller, Freshness
 from memory_service.service.embedding import Embeddings
-from memory_service.service.stores import Stores
+from memory_service.service.stores import Stores, in_time
 from memory_service.service.tunables import LiveTunables
 from memory_service.service.vault import Keyring
 from shared.telemetry import Telemetry
@@ -148,7 +148,7 @@ class Recall:
     async def _dense(self, head: Head, active: ActiveSet, question: Question, fits: NDArray[np.bool_]) -> _Dense:
         space = self._embeddings.space(head.space)
         try:
-            vector = await self._embeddings.query(head.space, question.query)
+            vector = await in_time("embedding", self._embeddings.query(head.space, question.query))
         except StoreUnavailable as error:
             log.debug("recall by keyword only: %s", error)
             return _Dense(degraded={Degraded.EMBEDDING})
@@ -159,7 +159,8 @@ class Recall:
         recall = self._tunables.now.recall
         if self._index is not None and (recall.dense_leg == "index" or len(active) > recall.exact_limit):
             try:
-                near = await self._proposed(self._index, head, active, question, vector)
+                found = await self._search(self._index, head, question, vector)
+                near = await self._proposed(found, head, active, question, fits)
                 cosines = np.where(near & fits, cosines, np.nan)
                 dense.leg = Leg.INDEX
             except StoreUnavailable as error:
@@ -168,29 +169,38 @@ class Recall:
         dense.similarities = np.where(fits, space.recall_similarity(cosines), np.nan)
         return dense
 
+    async def _search(self, index: VectorIndex, head: Head, question: Question, vector: Vector) -> list[IndexHit]:
+        if self._stores.index_down:
+            raise StoreUnavailable("index", "not asked: it did not answer when it was last asked")
+        query = IndexQuery(
+            user_id=head.user_id,
+            generation=head.generation,
+            vector=vector,
+            limit=OVERFETCH * question.top_k + 20,
+            types=question.types,
+            shards=question.shards,
+            happened_from=question.happened_from,
+            happened_until=question.happened_until,
+        )
+        return await in_time("index", index.search(head.space, query))
+
     async def _proposed(
-        self, index: VectorIndex, head: Head, active: ActiveSet, question: Question, vector: Vector
+        self,
+        found: Sequence[IndexHit],
+        head: Head,
+        active: ActiveSet,
+        question: Question,
+        fits: NDArray[np.bool_],
     ) -> NDArray[np.bool_]:
         """(n,) which memories the index proposes, with those it may not show yet. What is not active goes back to the
-        outbox: the record decides what becomes of its vector."""
-        found = await index.search(
-            head.space,
-            IndexQuery(
-                user_id=head.user_id,
-                generation=head.generation,
-                vector=vector,
-                limit=OVERFETCH * question.top_k + 20,
-                types=question.types,
-                shards=question.shards,
-                happened_from=question.happened_from,
-                happened_until=question.happened_until,
-            ),
-        )
+        outbox: the record decides what becomes of its vector. StoreUnavailable when the index has lost all it had."""
         stale = [(head.user_id, hit.memory_id) for hit in found if hit.memory_id not in active.memories]
         if stale:
             self._stale.add(len(stale))
             await self._outbox.enqueue(stale)
         near = {hit.memory_id for hit in found} | await self._outbox.recent(head.user_id)
+        if not found and any(fits[row] and active.embedded[row] for id, row in active.rows.items() if id not in near):
+            raise StoreUnavailable("index", "it has no vector of a user who has some")
         if question.attributes:
             # The index knows no attributes: what they select counts however many others are nearer.
             given = question.attributes

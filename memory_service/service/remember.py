@@ -28,7 +28,7 @@ from memory_service.record import Record
 from memory_service.service.access import AccessLog
 from memory_service.service.calls import Caller, Freshness, Mutation
 from memory_service.service.embedding import Embeddings
-from memory_service.service.stores import Stores
+from memory_service.service.stores import Stores, in_time
 from memory_service.service.tunables import LiveTunables
 from memory_service.service.vault import UserKey
 from memory_service.service.writer import HeadMoved, Transaction, Writer, Written
@@ -114,7 +114,7 @@ class Remember:
         if not texts:
             return []
         try:
-            return list(await self._embeddings.passages(space, texts))
+            return list(await in_time("embedding", self._embeddings.passages(space, texts)))
         except StoreUnavailable as error:
             log.warning("stored without vectors: %s", error)
             return [None] * len(texts)

@@ -4,9 +4,12 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from memory_service.ports import StoreUnavailable
+from shared.context import time_left
 
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
@@ -70,3 +73,23 @@ class Stores:
             await self.ask(seconds)
             changed()
             await asyncio.sleep(seconds)
+
+
+async def in_time(store: str, work: Awaitable[T]) -> T:
+    """Awaits what a derived store or a model answers, for at most half of the time that the call in progress has left:
+    the rest is for an answer without it. StoreUnavailable(store) then, while the work goes on to an end of its own:
+    whether the store is away is for its breaker to learn, and a caller in a hurry proves nothing.
+    """
+    left = time_left()
+    if left is None:
+        return await work
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait({task}, timeout=left / 2)
+    except asyncio.CancelledError:
+        task.cancel()
+        raise
+    if not task.done():
+        task.add_done_callback(lambda late: late.cancelled() or late.exception())  # or it is logged as never looked at
+        raise StoreUnavailable(store, f"no answer in the {left / 2:.1f} s that this call could wait")
+    return task.result()

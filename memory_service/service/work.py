@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from uuid_utils import uuid7
 
-from memory_service.ports import Clock, IndexKey, StoreUnavailable, VectorIndex
+from memory_service.ports import Clock, IndexKey, KeyMissing, StoreUnavailable, VectorIndex
 from memory_service.record import Job, JobKind, Jobs, JobState, MemoryRow, Outbox, Upkeep
 from memory_service.service.embedding import Embeddings
 from memory_service.service.indexing import index_row
 from memory_service.service.reembed import Reembed
-from memory_service.service.vault import Keyring, open_memory
+from memory_service.service.vault import Keyring, Unreadable, open_memory
 
 log = logging.getLogger(__name__)
 
@@ -163,9 +163,13 @@ class JobRunner:
     async def _write(self, index: VectorIndex, rows: Sequence[MemoryRow]) -> int:
         by_space: dict[str, list[Any]] = {}
         for row in rows:
-            if row.embedding is not None and row.embedding_space is not None:
+            if row.embedding is None or row.embedding_space is None:
+                continue
+            try:
                 key = await self._keyring.get(row.user_id, row.generation)
                 by_space.setdefault(row.embedding_space, []).append(index_row(key, open_memory(key, row)))
+            except (Unreadable, KeyMissing) as error:
+                log.error("memory %s cannot be indexed: %s", row.id, error)
         for space, vectors in by_space.items():
             await index.upsert(space, vectors)
         return sum(map(len, by_space.values()))
@@ -182,6 +186,7 @@ class JobRunner:
             else:
                 await self._index.drop(space)
         if progress.job.kind is JobKind.RECONCILE:
+            progress.job = replace(progress.job, done=0)
             totals = await self._upkeep.totals()
             await progress.expect(totals["active"])
         # The walk over the index is not kept, so this phase begins anew after a crash.

@@ -30,30 +30,22 @@ ENCODINGS: dict[str, tiktoken.Encoding] = {}
 
 SENTENCE_EN = "the budget of a prompt is shared by sources memory and history while users ask about deploys and MySQL 8"
 WORDS_EN = SENTENCE_EN.split()
-    "the budget of a prompt is shared by sources memory and history while users ask about deploys and MySQL 8".split()
-)
-WORDS_ZH = [
-    "用户",
-    "数据库",
-    "今天",
-    "预算",
-    "部署",
-    "我们",
-    "需要",
-    "一个",
-    "方案",
-    "历史",
-    "模型",
-    "，",
-    "。",
-    "？",
-    "！",
-    "；",
-]
+WORDS_ZH = "用户 数据库 今天 预算 部署 我们 需要 一个 方案 历史 模型 ， 。 ？ ！ ；".split(" ")  # noqa: SIM905
 ODD = (
-    "😀", "👩‍👩‍👧‍👦", "🇨🇳🇩🇪", "👍🏽", "é", "ā́", "‼️", "<|endoftext|>", "<|im_start|>system", "[3]", "[ 12 ]", "【3】", "[1, 2]", "</sources>",
-    "< / memories >", "<summary>", "---（以下为最近原文）---", "【较早对话摘要】", "\x00", "\u200b", "\u202e", "\t", "\r\n", "\n\n\n\n\n", "/etc/passwd",
-    "\u0301\u0301\u0301", "a" * 300, " " * 200, "^" * 120, "\ud800", "{\"a\": [3]}", "𠮷𠮷", "ﷺ", "한국어 문장입니다.", "日本語の文です。", "🏴󠁧󠁢󠁥󠁮󠁧󠁿",
+    *(
+        "😀",
+        "👩‍👩‍👧‍👦",
+        "🇨🇳🇩🇪",
+        "👍🏽",
+        "é",
+        "ā́",
+        "‼️",
+        "🏴\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f",
+    ),
+    *("<|endoftext|>", "<|im_start|>system", "</sources>", "< / memories >", "<summary>", "---（以下为最近原文）---"),
+    *("[3]", "[ 12 ]", "【3】", "[1, 2]", "【较早对话摘要】", '{"a": [3]}', "/etc/passwd"),
+    *("\x00", "\u200b", "\u202e", "\t", "\r\n", "\n\n\n\n\n", "\u0301\u0301\u0301", "\ud800"),
+    *("a" * 300, " " * 200, "^" * 120, "𠮷𠮷", "ﷺ", "한국어 문장입니다.", "日本語の文です。"),
 )
 
 

@@ -114,7 +114,7 @@ def test_random_requests_in_the_other_encoding(tokenizer: Tokenizer) -> None:
 
 def test_random_requests_with_a_summary(count: Counter) -> None:
     used = 0
-    for seed in range(30_000, 31_500):
+    for seed in range(30_000, 31_000):
         maker = Maker(seed)
         request = maker.request()
         text = maker.text(60)
@@ -133,15 +133,15 @@ def test_random_requests_with_a_summary(count: Counter) -> None:
             assert len(made.messages) - 2 <= len(request.history) - report.covered_messages
             history = sum(b.kept for b in made.report.blocks if b.block in (Block.HISTORY, Block.SUMMARY))
             assert request.options.overflow is Overflow.ELASTIC or history <= request.options.history_max_tokens
-    assert used > 50
+    assert used > 30
 
 
 def test_same_request_same_bytes(tokenizer: Tokenizer) -> None:
     """Also with counts that were never cached."""
+    forgetful = Tokenizer(cache_entries=2).counter()
     for seed in range(200):
         request = Maker(seed).request()
-        cold = attempt(request, Counter(tokenizer.counter()._encoding, 10))
-        assert attempt(request, tokenizer.counter()) == cold
+        assert attempt(request, tokenizer.counter()) == attempt(request, forgetful)
 
 
 ORDER = (Block.PROFILE, Block.HISTORY, Block.MEMORIES, Block.SOURCES, Block.COMPUTATIONS, Block.MEMORIES, Block.HISTORY)

@@ -21,15 +21,15 @@ ZH = (
 EN = (
     Message(
         Role.USER,
-        "I want to move order-api to MySQL 8 before October 15, the budget is 5,000 dollars and there must be no downtime.",
+        "I want to move order-api to MySQL 8 before October 15, for 5,000 dollars at most, and without downtime.",
     ),
     Message(
         Role.ASSISTANT,
-        "That is possible. I suggest double writes, then switching the reads, and at last shutting down the old one.",
+        "That is possible. I suggest double writes, then switching the reads, and then shutting down the old one.",
     ),
     Message(
         Role.USER,
-        "Do the double writes then. The ticket is OPS-1234. The rollback is still open and we will talk about it later.",
+        "Do double writes then. The ticket is OPS-1234. The rollback is still open and we will talk about it later.",
     ),
 )
 GOOD_ZH = "用户要求10月15日前把 order-api 迁移到 MySQL 8，预算5000元，不停机；已定双写（OPS-1234）；回滚方案未定。"

@@ -26,6 +26,7 @@ from memory_service.domain.keywords import KeywordIndex, asks_nothing, identifie
         ("面积 5²", ("面积", "5²")),
         ("привет мир", ("привет", "мир")),
         ("the state-of-the-art", ("state", "art")),
+        ("我们都去成都弹吉他", ("去成", "成都", "都弹", "弹吉", "吉他")),
         ("user's don't l'été", ("user", "ete")),
     ],
 )
@@ -127,6 +128,28 @@ def test_a_rare_name_is_a_proper_name_that_few_memories_hold() -> None:
     assert rare_names("WHERE DOES HANNAH LIVE", index) == frozenset()
 
 
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("小李喜欢什么", {"小李"}),
+        ("老王最近怎么样", {"老王"}),
+        ("王老师教什么", {"王老"}),
+        ("李总的电话", {"李总"}),
+        ("同事陈静负责什么", {"陈静"}),
+        ("我朋友叫什么", set()),
+        ("小时候的事", set()),
+        ("小黄车怎么扫码", set()),
+        ("本周总结写了吗", set()),
+        ("小赵在哪", set()),
+    ],
+)
+def test_chinese_names_are_told_by_how_one_says_them(query: str, expected: set[str]) -> None:
+    index = index_of(
+        "小李爱喝咖啡", "老王搬家了", "王老师教物理", "李总姓李", "陈静负责前端", "小黄开会", "每周总部例会", "周总"
+    )
+    assert rare_names(query, index) == expected
+
+
 def test_a_name_in_many_memories_is_not_rare() -> None:
     index = index_of(*[f"Hannah likes thing number {number}" for number in range(10)])
     assert rare_names("what does Hannah like", index) == frozenset()
@@ -208,6 +231,22 @@ def test_holding_and_document_frequency() -> None:
     assert index.holding(()) == frozenset()
     assert index.document_frequency(tokens("order")[0]) == 2
     assert index.document_frequency("nothing") == 0
+
+
+def test_holding_all_wants_every_token_of_one_group() -> None:
+    index = index_of("SQL Server at work", "a server", "Redis cache", "养猫")
+    assert index.holding_all([("sql", "server"), ("redi",)]) == {"m0", "m2"}
+    assert index.holding_all([("sql", "cache"), ("nothing",)]) == frozenset()
+    assert index.holding_all([("猫",)]) == {"m3"}
+    assert index.holding_all([()]) == frozenset()
+    assert index.holding_all([]) == frozenset()
+
+
+def test_weight_is_what_a_score_is_divided_by() -> None:
+    index = index_of(*["coffee every morning"] * 30, "tea once")
+    assert index.weight(("coffe",)) < index.weight(("tea",)) < index.weight(("nothing",))
+    assert index.weight(("tea", "tea")) == pytest.approx(2 * index.weight(("tea",)))
+    assert index.weight(()) == 0
 
 
 def test_a_change_leaves_the_snapshot_in_use_as_it_was() -> None:

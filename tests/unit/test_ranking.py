@@ -58,7 +58,7 @@ def test_a_zero_floor_on_keywords_does_not_let_in_what_shares_no_word() -> None:
 
 def test_the_score_is_the_weighted_sum_and_recency() -> None:
     hit = rank([candidate("a", 0.5, 0.4, age=30)], OPEN, NOW, 5, False)[0]
-    assert hit.score == pytest.approx(0.45 * 0.5 + 0.55 * 0.4 + 0.05 * 0.5)
+    assert hit.score == pytest.approx(0.6 * 0.5 + 0.4 * 0.4 + 0.05 * 0.5)
     hit = rank([candidate("a", 0.5, 0.4, age=30)], OPEN, NOW, 5, True)[0]
     assert hit.score == pytest.approx(0.3 * 0.5 + 0.7 * 0.4 + 0.05 * 0.5)
     assert (hit.similarity, hit.keyword_score) == (0.5, 0.4)
@@ -78,7 +78,7 @@ def test_of_two_equals_the_newer_then_the_smaller_id_comes_first() -> None:
 
 
 def test_a_memory_of_the_future_counts_as_now() -> None:
-    assert rank([candidate("a", 0.5, age=-900)], OPEN, NOW, 5, False)[0].score == pytest.approx(0.225 + 0.05)
+    assert rank([candidate("a", 0.5, age=-900)], OPEN, NOW, 5, False)[0].score == pytest.approx(0.3 + 0.05)
 
 
 def test_those_that_lack_an_attribute_come_after_those_that_match() -> None:
@@ -114,7 +114,7 @@ def test_old_memories_are_not_left_out_for_their_age() -> None:
 
 def test_hits_say_how_they_qualified() -> None:
     both, word, meaning = rank(
-        [candidate("both", 0.9, 0.9), candidate("word", None, 0.5), candidate("meaning", 0.4, 0.1)], OPEN, NOW, 5, False
+        [candidate("both", 0.9, 0.9), candidate("word", None, 0.8), candidate("meaning", 0.4, 0.1)], OPEN, NOW, 5, False
     )
     assert both.legs(Leg.INDEX) == (Leg.INDEX, Leg.KEYWORD)
     assert word.legs(Leg.EXACT) == (Leg.KEYWORD,)
