@@ -128,10 +128,11 @@ class Database:
             wait=wait_random_exponential(multiplier=0.01, max=0.2),
             reraise=True,
         )
-        async with self._limits(seconds):
+        # The queue for SQLite's one writer is no fault of the store: waiting in it is bounded by the call alone.
+        async with self._writer, self._limits(seconds):
             async for attempt in retrying:
                 with attempt:
-                    async with self._writer, self._begun() as connection:
+                    async with self._begun() as connection:
                         return await self._finish(connection, work)
             raise AssertionError("unreachable")
 
