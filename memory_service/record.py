@@ -373,12 +373,17 @@ class SettingStore(Protocol):
         self, changes: Mapping[str, str | None], *, etag: str, actor: str, at: int, request_id: str
     ) -> tuple[dict[str, str], str]:
         """Sets or (None) removes values, keeps who changed what, and answers the new state. A stale etag (not empty)
-        raises EtagMismatch. A repeated request id of this actor changes nothing."""
+        raises EtagMismatch. A repeated request id of this actor changes nothing, and raises RequestReused when it
+        came with other changes."""
         ...
 
 
 class EtagMismatch(Exception):
     """Somebody else changed it meanwhile."""
+
+
+class RequestReused(Exception):
+    """The request id belongs to a call with other arguments."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from memory_service.record import Job, JobKind, Jobs, Outbox, OutboxStats, Upkeep
+from memory_service.service.calls import request_reused
 from memory_service.service.stores import Store, Stores
 from memory_service.service.tunables import LiveTunables, TunableRow
 from memory_service.service.work import JobRunner
@@ -55,7 +56,10 @@ class Admin:
 
     async def start(self, kind: JobKind, payload: Mapping[str, Any], *, actor: str, request_id: str) -> Job:
         """Puts a job into the record."""
-        return await self._runner.ask(kind, payload, actor, request_id)
+        job = await self._runner.ask(kind, payload, actor, request_id)
+        if job.payload != payload:
+            raise request_reused()
+        return job
 
     async def job(self, id: str) -> Job:
         """A job. NotFound."""

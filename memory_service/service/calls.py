@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from memory_service.domain.model import Shard
+from shared.errors import InvalidArgument, Violation
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,13 @@ class Mutation:
     rpc: str
     request_id: str = ""
     arguments: bytes = b""
+
+
+def request_reused() -> InvalidArgument:
+    """The error for a request id that comes again with other arguments."""
+    return InvalidArgument(
+        [Violation("request_id", "was used for a call with other arguments within the last 24 hours")]
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,8 @@ from memory_service.domain.ranking import RankingPolicy
 from memory_service.domain.saving import SavingPolicy
 from memory_service.domain.space import EmbeddingSpace
 from memory_service.ports import Clock
-from memory_service.record import EtagMismatch, SettingStore
+from memory_service.record import EtagMismatch, RequestReused, SettingStore
+from memory_service.service.calls import request_reused
 from memory_service.settings import DedupSettings, EvictionSettings, MemorySettings, RecallSettings, RetentionSettings
 from shared.errors import Aborted, InvalidArgument, Violation
 
@@ -126,6 +127,8 @@ class LiveTunables:
             present, new_etag = await self._store.save(
                 changes, etag=etag, actor=actor, at=self._clock(), request_id=request_id
             )
+        except RequestReused as error:
+            raise request_reused() from error
         except EtagMismatch as error:
             raise Aborted("The settings were changed meanwhile; read them again.", reason="ETAG_MISMATCH") from error
         self._adopt(present, new_etag)

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 PAGE = 500
 SECOND = 1_000_000
 LEASE = 60 * SECOND
-RETRY = 10 * SECOND
+LONGEST_WAIT = 30 * SECOND
 MAX_ATTEMPTS = 20
 IDLE_SECONDS = 2.0
 
@@ -115,7 +115,9 @@ class JobRunner:
         except StoreUnavailable as error:
             log.warning("job %s waits: %s", job.id, error)
             if job.attempts < MAX_ATTEMPTS:
-                await self._jobs.postpone(progress.job, RETRY, f"waiting for a store: {error.store}")
+                # Soon at first: a collection that is just being made is there in some seconds.
+                delay = min(SECOND << job.attempts, LONGEST_WAIT)
+                await self._jobs.postpone(progress.job, delay, f"waiting for a store: {error.store}")
                 return True
             done = replace(progress.job, state=JobState.FAILED, error=f"gave up waiting for a store: {error.store}")
         except Exception:

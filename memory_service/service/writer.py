@@ -21,9 +21,9 @@ from memory_service.ports import Clock
 from memory_service.record import DuplicateContent, Record, Remembered, Retirement, UserWrite
 from memory_service.service.access import AccessLog
 from memory_service.service.active import ActiveSets
-from memory_service.service.calls import Caller, Freshness, Mutation
+from memory_service.service.calls import Caller, Freshness, Mutation, request_reused
 from memory_service.service.vault import Keyring, UserKey, open_memory, seal_attributes, seal_memory, seal_vector
-from shared.errors import Aborted, InvalidArgument, Violation
+from shared.errors import Aborted
 
 log = logging.getLogger(__name__)
 
@@ -186,9 +186,7 @@ class Writer:
 
     async def _repeat(self, tx: UserWrite, key: UserKey, known: Remembered, arguments: bytes) -> Written:
         if not hmac.compare_digest(known.args_hmac, arguments):
-            raise InvalidArgument(
-                [Violation("request_id", "was used for a call with other arguments within the last 24 hours")]
-            )
+            raise request_reused()
         rows = await tx.rows(list(known.outcome.get("memories", ())))
         memories = {row.id: open_memory(key, row) for row in rows}
         return Written(known.outcome, memories, Freshness(tx.head.generation, tx.head.version))

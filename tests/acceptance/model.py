@@ -47,6 +47,11 @@ class ModelServer:
         }
         return {f"PALIMPSEST_{group}__{name}": value for name, value in values.items()}
 
+    @property
+    def requests(self) -> list[Request]:
+        """What it was asked so far."""
+        return self._fake.requests
+
     def _answer(self, request: Request) -> Reply:
         if self.away:
             return Reply(503, json.dumps({"error": {"message": "away"}}))

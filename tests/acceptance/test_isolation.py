@@ -348,13 +348,13 @@ Divided = tuple[Client, Client, dict[str, m.Memory]]
 def test_other_shards_are_not_seen(divided: Divided) -> None:
     full, limited, kept = divided
     mine = {kept["order"].id, kept["parcel"].id}
+    assert get(limited, kept["order"].id) == kept["order"]
     assert {found.id for found in listed(limited)} == mine
     assert {found.id for found in listed(limited, shards=[TRANSACTION, IDENTITY])} == mine
     assert listed(limited, shards=[IDENTITY]) == []
     assert {found.id for found in recall(limited, "order 5512", min_similarity=-1)} == mine
     assert recall(limited, "order 5512", shards=[GENERAL]) == []
     assert recall(limited, "MySQL 8", min_similarity=-1, types=[FACT], shards=[IDENTITY]) == []
-    assert get(limited, kept["order"].id) == kept["order"]
     invalidate(full, kept["general"].id)
     unknown = same_refusals_of(limited, uuid_text())
     for name in ("name", "general"):

@@ -14,7 +14,7 @@ from memory_service.domain.space import make_space
 from shared.gen.palimpsest.memory.v1 import admin_service_pb2 as admin
 from shared.gen.palimpsest.memory.v1 import memory_pb2 as m
 from shared.gen.palimpsest.memory.v1 import memory_service_pb2 as pb
-from tests.acceptance.calls import ADDED, DUPLICATE, added, get, listed, recall, save, texts
+from tests.acceptance.calls import ADDED, DUPLICATE, added, get, invalidate, recall, restore, save, texts, update
 from tests.acceptance.conftest import environment_of
 from tests.fake_openai import FakeOpenAI, Reply, Request, vector_of
 from tests.service import Client, ServiceProcess, eventually
@@ -102,6 +102,11 @@ async def test_what_was_saved_meanwhile_is_compared_later(model: Model, service:
         assert [hit.memory.content for hit in found.hits] == ["Order 5512 was paid"]
         assert list(found.degraded_reasons) == [pb.DEGRADED_REASON_EMBEDDING]
         assert list(found.legs_used) == [pb.RECALL_LEG_KEYWORD]
+        # One without a vector is corrected, retired and restored like any other.
+        second = update(client, added(client, "I live in Bonn").id, content="I live in Ulm", pinned=True)
+        assert second.index_pending
+        invalidate(client, second.memory.id)
+        assert restore(client, second.memory.id).memory.pinned
         return kept
 
     kept = await run(meanwhile)
@@ -109,7 +114,7 @@ async def test_what_was_saved_meanwhile_is_compared_later(model: Model, service:
     await run(eventually, lambda: settled(client), 40, "comparing")
 
     def afterwards() -> None:
-        assert texts(client) == ["Order 5512 was paid", "我用 MySQL 9", "我有两个孩子"]
+        assert texts(client) == ["I live in Ulm", "Order 5512 was paid", "我用 MySQL 9", "我有两个孩子"]
         same, old = get(client, kept["我有两个小孩"].id), get(client, kept["我用 MySQL 8"].id)
         assert (same.invalid_reason, same.superseded_by) == (m.INVALID_REASON_DUPLICATE, kept["我有两个孩子"].id)
         assert (old.invalid_reason, old.superseded_by) == (m.INVALID_REASON_SUPERSEDED, kept["我用 MySQL 9"].id)
@@ -118,28 +123,4 @@ async def test_what_was_saved_meanwhile_is_compared_later(model: Model, service:
         assert {found.id for found in recall(client, "我用 MySQL 9", min_similarity=0.9)} == {kept["我用 MySQL 9"].id}
 
     await run(afterwards)
-    client.close()
-
-
-async def test_a_memory_without_a_vector_is_curated_like_any_other(model: Model, service: ServiceProcess) -> None:
-    client = Client(service.address)
-    model.away = True
-
-    def meanwhile() -> None:
-        first = added(client, "I live in Bonn")
-        second = client.UpdateMemory(
-            pb.UpdateMemoryRequest(
-                memory={"id": first.id, "content": "I live in Ulm", "pinned": True},
-                update_mask={"paths": ["content", "pinned"]},
-            )
-        )
-        assert second.index_pending
-        client.InvalidateMemory(pb.InvalidateMemoryRequest(id=second.memory.id))
-        back = client.RestoreMemory(pb.RestoreMemoryRequest(id=second.memory.id)).memory
-        assert (back.id, back.pinned) == (second.memory.id, True)
-
-    await run(meanwhile)
-    model.away = False
-    await run(eventually, lambda: settled(client), 40, "embedding")
-    assert [memory.content for memory in await run(listed, client)] == ["I live in Ulm"]
     client.close()

@@ -357,7 +357,13 @@ async def test_revive_beside_an_equal_active_row_is_refused(record: Record) -> N
 async def test_amend_sets_columns_of_one_row_in_place(record: Record) -> None:
     mine, beside = row("a", attributes=b"x", expires_at=START), row("b")
     await put(record, mine, beside)
-    values = {"pinned": True, "attributes": None, "expires_at": None, "embedding": b"\x00\xff", "embedding_space": "s"}
+    values: dict[str, Any] = {
+        "pinned": True,
+        "attributes": None,
+        "expires_at": None,
+        "embedding": b"\x00\xff",
+        "embedding_space": "s",
+    }
     await write(record, "amend", mine.id, 5, values)
     assert await one_row(record, mine.id) == replace(mine, revision=5, **values)
     assert await one_row(record, beside.id) == beside

@@ -125,7 +125,7 @@ async def test_an_etag_changes_even_when_a_servers_clock_is_behind(store: SqlSet
 
 async def test_values_and_etag_are_of_one_moment(place: Place) -> None:
     store = SqlSettingStore(place.open(timeout=60))
-    answers = {(await store.load())[1]: {}} | {"": {}}
+    answers: dict[str, dict[str, str]] = {(await store.load())[1]: {}}
     done = False
 
     async def watch() -> list[tuple[dict[str, str], str]]:

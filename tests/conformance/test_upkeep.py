@@ -160,7 +160,6 @@ async def test_purge_spares_a_row_that_is_brought_back_under_it(place: Place, cl
     gone = row("a", **GONE)
     await put(beside, "u1", gone)
     restored = asyncio.Event()
-    loop = asyncio.get_running_loop()
 
     def restore(connection: Any, cursor: Any, statement: str, *rest: Any) -> None:
         if statement.startswith("DELETE FROM user_memory") and not restored.is_set():
@@ -168,7 +167,6 @@ async def test_purge_spares_a_row_that_is_brought_back_under_it(place: Place, cl
             place._sql("UPDATE user_memory SET invalidated_at = 0, active_marker = 1, invalid_reason = 0")
 
     event.listen(database.engine.sync_engine, "before_cursor_execute", restore)
-    assert loop.is_running()
     await SqlUpkeep(database).purge(outcomes_before=0, retired_before=START + 1)
     assert restored.is_set()
     assert [one.id for one in await beside.active_rows("u1", GENERATION)] == [gone.id]

@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
-import aiomysql.connection
-import pymysql
+import aiomysql.connection  # type: ignore[import-untyped]
+import pymysql  # type: ignore[import-untyped]
 import pytest
 from sqlalchemy import exc, insert, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection

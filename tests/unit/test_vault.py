@@ -214,7 +214,7 @@ def test_a_space_without_a_vector_is_not_stored() -> None:
 def test_a_column_of_another_row_or_in_another_column_does_not_open(column: str) -> None:
     key = user_key()
     row, other = seal_memory(key, memory()), seal_memory(key, memory(id=memory_id(9)))
-    swaps: list[tuple[str, bytes]] = [(column, getattr(other, column))]
+    swaps: list[tuple[str, Any]] = [(column, getattr(other, column))]
     swaps += [(column, getattr(row, c)) for c in ("content", "attributes", "quote", "embedding") if c != column]
     for name, value in swaps:
         with pytest.raises(Unreadable):

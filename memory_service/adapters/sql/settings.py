@@ -9,7 +9,7 @@ from uuid_utils import uuid7
 
 from memory_service.adapters.sql.engine import Database
 from memory_service.adapters.sql.schema import setting, setting_change
-from memory_service.record import EtagMismatch
+from memory_service.record import EtagMismatch, RequestReused
 
 _COUNTER = ""
 """The line that is no setting: how often settings were saved. Writers queue for it, and it is the etag."""
@@ -37,7 +37,10 @@ class SqlSettingStore:
             counter = {"name": _COUNTER, "value": "0"}
             await connection.execute(self._database.upsert(setting, counter, {"value": setting.c.value}))
             values, present = await _load(connection)
-            if request_id and await self._known(connection, actor, request_id):
+            before = await self._known(connection, actor, request_id) if request_id else {}
+            if before:
+                if before != dict(changes):
+                    raise RequestReused
                 return values, present
             if etag and etag != present:
                 raise EtagMismatch
@@ -58,10 +61,11 @@ class SqlSettingStore:
 
         return await self._database.transaction(work)
 
-    async def _known(self, connection: AsyncConnection, actor: str, request_id: str) -> bool:
+    async def _known(self, connection: AsyncConnection, actor: str, request_id: str) -> dict[str, str | None]:
+        """What an earlier call with this request id changed; empty when there was none."""
         c = setting_change.c
-        query = select(c.id).where(c.actor == actor, c.request_id == request_id).limit(1)
-        return (await connection.execute(query)).one_or_none() is not None
+        query = select(c.name, c.new_value).where(c.actor == actor, c.request_id == request_id)
+        return dict(tuple(row) for row in await connection.execute(query))
 
     async def _set(self, connection: AsyncConnection, name: str, value: str | None) -> None:
         if value is None:
