@@ -63,6 +63,7 @@ _DIGITS: Final = 5
 """From so many digits on a number identifies; four do unless they can be a year, three do beside letters or joints."""
 
 
+@lru_cache(maxsize=1024)
 def tokens(text: str) -> tuple[str, ...]:
     """The words of a text that say something, in order, repeats kept; the same for a memory and for a query.
 

@@ -49,14 +49,15 @@ class Embeddings:
         """Unit vectors of texts to remember, in order. StoreUnavailable when the model is away."""
         model = self._model(space_id)
         keys = [_key(space_id, "passage", text) for text in texts]
-        missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in self._kept}
-        fresh: dict[tuple[str, str, bytes], Vector] = {}
+        # Held here: what is kept may be forgotten while the model works.
+        found = {key: self._kept[key] for key in keys if key in self._kept}
+        missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
         if missing:
             raw = await model.embedder.embed_passages(list(missing.values()))
-            fresh = {key: model.space.passage(vector) for key, vector in zip(missing, raw, strict=True)}
-            for key, vector in fresh.items():
-                self._keep(key, vector)
-        return [fresh[key] if key in fresh else self._kept[key] for key in keys]
+            for key, vector in zip(missing, raw, strict=True):
+                found[key] = model.space.passage(vector)
+                self._keep(key, found[key])
+        return [found[key] for key in keys]
 
     async def query(self, space_id: str, text: str) -> Vector:
         """Unit vector of a query. Equal queries at the same time embed once. StoreUnavailable as above."""

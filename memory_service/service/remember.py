@@ -1,5 +1,6 @@
 """Saving: clean, embed, decide, write. One draft or a batch, through the same door."""
 
+import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from uuid_utils import uuid7
 
 from memory_service.domain.cleaning import filter_rule
 from memory_service.domain.eviction import EvictionView
+from memory_service.domain.keywords import tokens
 from memory_service.domain.model import Memory, Outcome, ReasonCode, Vector
 from memory_service.domain.saving import (
     Draft,
@@ -35,6 +37,9 @@ from memory_service.service.writer import HeadMoved, Transaction, Writer, Writte
 from shared.errors import Aborted, FailedPrecondition, NotFound
 
 log = logging.getLogger(__name__)
+
+LONG_TEXTS = 4000
+"""Characters from which on reading the words is left to a thread: about 10 ms of work."""
 
 _FILTER_REASONS = {
     ReasonCode.SLASH_COMMAND: "Filtered: the whole message is a slash command.",
@@ -113,6 +118,7 @@ class Remember:
         """Vectors of texts to remember; None for all of them while the model is away."""
         if not texts:
             return []
+        await _read_ahead(texts)
         try:
             return list(await in_time("embedding", self._embeddings.passages(space, texts)))
         except StoreUnavailable as error:
@@ -245,6 +251,15 @@ class _SavePlan:
                 raise NotFound(f"{field}[{number}]: there is no memory {id}.", reason="MEMORY_NOT_FOUND")
             if not memory.active:
                 raise not_active(id, memory.superseded_by)
+
+
+async def _read_ahead(texts: Sequence[str]) -> None:
+    """Finds the words of the texts now, so that the time it takes is not spent while the user's head is held."""
+    if sum(map(len, texts)) > LONG_TEXTS:
+        await asyncio.to_thread(lambda: [tokens(text) for text in texts])
+    else:
+        for text in texts:
+            tokens(text)
 
 
 def not_active(id: str, superseded_by: str | None) -> FailedPrecondition:

@@ -207,6 +207,9 @@ def test_reconcile_mends_both_ways(world: World) -> None:
     # Nothing is left to mend.
     again = world.finish(world.ask(admin.ReconcileRequest()))
     assert not any(again.counts.values())
+    # Taken up anew, as after a crash just before its end, it counts anew.
+    world.sql("UPDATE job SET state = %s, due_at = 1, finished_at = NULL WHERE id = %s", PENDING[0], again.id)
+    world.finish(again.id)
 
 
 def test_a_stale_vector_is_never_shown_and_goes(world: World) -> None:

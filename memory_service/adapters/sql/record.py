@@ -236,7 +236,7 @@ class SqlRecord:
         if which.active is True:
             query = query.where(c.active_marker == 1, or_(c.expires_at.is_(None), c.expires_at > self._clock()))
         elif which.active is False:
-            query = query.where(c.active_marker.is_(None))
+            query = query.where(or_(c.active_marker.is_(None), c.expires_at <= self._clock()))
         if which.created_from is not None:
             query = query.where(c.created_at >= which.created_from)
         if which.created_until is not None:
