@@ -451,9 +451,10 @@ async def test_a_page_of_active_rows_leaves_out_expired_ones(record: Record, clo
     lives, gone = row("a", expires_at=START + SECOND), row("b", invalidated_at=START, invalid_reason=1)
     await put(record, lives, gone)
     assert ids(await record.page("u1", GENERATION, RowFilter(), None, 9)) == [lives.id]
+    assert ids(await record.page("u1", GENERATION, RowFilter(active=False), None, 9)) == [gone.id]
     clock.advance(SECOND)
     assert await record.page("u1", GENERATION, RowFilter(), None, 9) == []
-    assert ids(await record.page("u1", GENERATION, RowFilter(active=False), None, 9)) == [gone.id]
+    assert ids(await record.page("u1", GENERATION, RowFilter(active=False), None, 9)) == [gone.id, lives.id]
     assert ids(await record.page("u1", GENERATION, RowFilter(active=None), None, 9)) == [gone.id, lives.id]
     assert ids(await record.active_rows("u1", GENERATION)) == [lives.id], "only a write can retire it"
 

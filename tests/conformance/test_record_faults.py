@@ -146,11 +146,17 @@ async def test_a_pool_that_stays_drained_answers_unavailable(place: Place, clock
     await inside.wait()
     with pytest.raises(StoreUnavailable):
         await record.head("u1")
-    with pytest.raises(StoreUnavailable):
-        await record.write(head("u2"), one_more)
-    done.set()
-    await holder
-    await all_usable(record)
+    if place.is_sqlite:  # its one writer is awaited for as long as the call may last: the store is not to blame
+        waiting = asyncio.create_task(record.write(head("u2"), one_more))
+        assert not (await asyncio.wait([waiting], timeout=0.8))[0]
+        done.set()
+        await asyncio.gather(holder, waiting)
+    else:
+        with pytest.raises(StoreUnavailable):
+            await record.write(head("u2"), one_more)
+        done.set()
+        await holder
+    await all_usable(record, users=1)
 
 
 async def test_work_that_outlasts_the_limit_writes_nothing_unless_more_was_asked_for(

@@ -8,7 +8,7 @@ import pytest
 from memory_service.adapters.sql import settings as module
 from memory_service.adapters.sql.engine import Database
 from memory_service.adapters.sql.settings import SqlSettingStore
-from memory_service.record import EtagMismatch
+from memory_service.record import EtagMismatch, RequestReused
 from tests.records import START, Place, memory_id
 
 REQUEST = "7c9e6679-7425-40de-944b-e07fc1f90ae7"
@@ -69,6 +69,16 @@ async def test_a_repeated_request_of_this_actor_changes_nothing(store: SqlSettin
     assert await save(store, {"a": "1"}, request_id=REQUEST) == present
     assert await save(store, {"a": "1"}, "stale", request_id=REQUEST) == present, "its etag was good the first time"
     assert (await save(store, {"a": "3"}, actor="other", request_id=REQUEST))[0] == {"a": "3"}
+
+
+@pytest.mark.parametrize("changes", [{"a": "2"}, {"a": None}, {"b": "1"}, {"a": "1", "b": "1"}])
+async def test_a_request_id_with_other_changes_is_refused(
+    store: SqlSettingStore, changes: dict[str, str | None]
+) -> None:
+    present = await save(store, {"a": "1"}, request_id=REQUEST)
+    with pytest.raises(RequestReused):
+        await save(store, changes, request_id=REQUEST)
+    assert await store.load() == present
 
 
 async def test_history_says_who_changed_what_when(store: SqlSettingStore, place: Place) -> None:
