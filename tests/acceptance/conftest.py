@@ -38,6 +38,21 @@ def environment_of(request: pytest.FixtureRequest, deployment: str, **more: str)
     return production(request, **more)
 
 
+SEARCHING = {"test_first_story", "test_recalling", "test_isolation", "test_late_vectors"}
+"""Modules that recall. `production-index` differs from `production` in that alone, so it runs these and no others."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out what would be the same test on the same deployment twice."""
+
+    def repeated(item: pytest.Item) -> bool:
+        parameters = getattr(getattr(item, "callspec", None), "params", {})
+        return parameters.get("deployment") == "production-index" and item.path.stem not in SEARCHING
+
+    config.hook.pytest_deselected(items=[item for item in items if repeated(item)])
+    items[:] = [item for item in items if not repeated(item)]
+
+
 @pytest.fixture(scope="session", params=DEPLOYMENTS)
 def deployment(request: pytest.FixtureRequest) -> str:
     """Name of the deployment under test."""
