@@ -26,9 +26,13 @@ class KeyFileError(Exception):
 
 
 class LocalKeyProvider:
-    """KeyProvider over keys held in this process."""
+    """KeyProvider over keys held in this process.
 
-    def __init__(self, keys: Mapping[str, bytes], current: str) -> None:
+    `path`: the file they come from. It is read again when a key is asked for that is not held: `keys rotate` adds one
+    while servers run.
+    """
+
+    def __init__(self, keys: Mapping[str, bytes], current: str, path: Path | None = None) -> None:
         if current not in keys:
             raise KeyFileError(
                 f"the current key '{current}' is not among the keys ({', '.join(sorted(keys)) or 'none'})"
@@ -40,6 +44,7 @@ class LocalKeyProvider:
                 raise KeyFileError(f"the key id '{name[:_NAME]}' has {len(name)} characters, it must have 1 to {_NAME}")
         self._ciphers = {name: AESGCM(key) for name, key in keys.items()}
         self._current = current
+        self._path = path
 
     @property
     def current(self) -> str:
@@ -53,6 +58,8 @@ class LocalKeyProvider:
         return nonce + self._ciphers[self._current].encrypt(nonce, data_key, context)
 
     def unwrap(self, kek_id: str, wrapped: bytes, context: bytes) -> bytes:
+        if kek_id not in self._ciphers:
+            self._read_again()
         cipher = self._ciphers.get(kek_id)
         if cipher is None:
             raise KeyMissing(kek_id)
@@ -61,11 +68,22 @@ class LocalKeyProvider:
         except InvalidTag as error:
             raise ValueError(f"what key {kek_id} should open was not wrapped with it") from error
 
+    def _read_again(self) -> None:
+        """Takes over what the file holds now; a file that cannot be read changes nothing."""
+        if self._path is None:
+            return
+        try:
+            fresh = read_key_file(self._path)
+        except KeyFileError:
+            return
+        self._ciphers, self._current = fresh._ciphers, fresh._current
 
-def parse_keys(keys: Mapping[str, str], current: str) -> LocalKeyProvider:
+
+def parse_keys(keys: Mapping[str, str], current: str, path: Path | None = None) -> LocalKeyProvider:
     """A provider from base64 texts by key id; KeyFileError names what is wrong."""
     try:
-        return LocalKeyProvider({name: base64.b64decode(text, validate=True) for name, text in keys.items()}, current)
+        raw = {name: base64.b64decode(text, validate=True) for name, text in keys.items()}
+        return LocalKeyProvider(raw, current, path)
     except (binascii.Error, ValueError) as error:
         raise KeyFileError(f"a key is not base64: {error}") from error
 
@@ -74,7 +92,7 @@ def read_key_file(path: Path) -> LocalKeyProvider:
     """Opens a key file."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        return parse_keys(content["keys"], content["current"])
+        return parse_keys(content["keys"], content["current"], path)
     except KeyFileError as error:
         raise KeyFileError(f"{path}: {error}") from error
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

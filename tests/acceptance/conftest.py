@@ -2,10 +2,12 @@
 `recall.dense_leg=index`. Every acceptance test runs on all of them, each with a user of its own.
 """
 
+import contextlib
 import uuid
 from collections.abc import Callable, Iterator
 
 import pytest
+from pymilvus import MilvusClient
 
 from tests.service import Client, ServiceProcess
 
@@ -21,10 +23,15 @@ def production(request: pytest.FixtureRequest, **more: str) -> dict[str, str]:
     mariadb = request.getfixturevalue("mariadb")
     redis = request.getfixturevalue("redis_server")
     milvus = request.getfixturevalue("milvus_server")
+    name = f"test_{uuid.uuid4().hex}"
+    # One installation a Milvus database: the reconciler of another one would take its vectors for orphans.
+    with contextlib.closing(MilvusClient(milvus.url)) as admin:
+        admin.create_database(name)
     return {
-        "PALIMPSEST_DATABASE_URL": mariadb.create_database(f"test_{uuid.uuid4().hex}"),
+        "PALIMPSEST_DATABASE_URL": mariadb.create_database(name),
         "PALIMPSEST_REDIS_URL": redis.url,
         "PALIMPSEST_MILVUS_URI": milvus.url,
+        "PALIMPSEST_MILVUS_DATABASE": name,
         **more,
     }
 

@@ -195,3 +195,16 @@ def test_errors_never_show_a_key(tmp_path: Path) -> None:
     with pytest.raises(KeyFileError) as caught:
         read_key_file(path)
     assert b64(K1) not in str(caught.value)
+
+
+def test_a_key_that_was_added_meanwhile_is_read_from_the_file(tmp_path: Path) -> None:
+    """`keys rotate` while a server runs: what it wrapped with the new key must open there without a restart."""
+    path = tmp_path / "keys.json"
+    running = make_key_file(path)
+    name = add_key(path)
+    wrapped = read_key_file(path).wrap(b"d" * 32, b"here")
+    assert running.unwrap(name, wrapped, b"here") == b"d" * 32
+    assert running.current == name
+    path.unlink()
+    with pytest.raises(KeyMissing):
+        running.unwrap("k9", wrapped, b"here")
