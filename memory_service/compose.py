@@ -126,7 +126,8 @@ def _cache(settings: MemorySettings, stack: contextlib.AsyncExitStack, stores: l
     from memory_service.adapters.cache_redis import RedisCache  # here: the embedded default starts faster without it
 
     breaker = Breaker("cache")
-    cache = GuardedCache(RedisCache(settings.redis_url.get_secret_value()), breaker)
+    # Half a second: a busy event loop is late by itself, and that is no sign of a dead cache.
+    cache = GuardedCache(RedisCache(settings.redis_url.get_secret_value(), timeout=0.5), breaker)
     stack.push_async_callback(cache.close)
     stores.append(Store("cache", "redis", cache.ping, lambda: breaker.is_open))
     return cache
