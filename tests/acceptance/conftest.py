@@ -9,7 +9,10 @@ from collections.abc import Callable, Iterator
 import pytest
 from pymilvus import MilvusClient
 
-from tests.service import Client, ServiceProcess
+from shared.gen.palimpsest.memory.v1 import admin_service_pb2 as admin
+from shared.gen.palimpsest.memory.v1 import memory_pb2 as m
+from shared.gen.palimpsest.memory.v1 import memory_service_pb2 as pb
+from tests.service import Client, ServiceProcess, eventually
 
 DEPLOYMENTS = [
     "embedded",
@@ -25,13 +28,15 @@ def production(request: pytest.FixtureRequest, **more: str) -> dict[str, str]:
     milvus = request.getfixturevalue("milvus_server")
     name = f"test_{uuid.uuid4().hex}"
     # One installation a Milvus database: the reconciler of another one would take its vectors for orphans.
-    with contextlib.closing(MilvusClient(milvus.url)) as admin:
-        admin.create_database(name)
+    with contextlib.closing(MilvusClient(milvus.url)) as vectors:
+        vectors.create_database(name)
     return {
         "PALIMPSEST_DATABASE_URL": mariadb.create_database(name),
         "PALIMPSEST_REDIS_URL": redis.url,
         "PALIMPSEST_MILVUS_URI": milvus.url,
         "PALIMPSEST_MILVUS_DATABASE": name,
+        # All servers share the machine with the tests here: its default of 2 s is for a Milvus of its own.
+        "PALIMPSEST_INDEX__TIMEOUT_SECONDS": "10",
         **more,
     }
 
@@ -71,6 +76,14 @@ def service(request: pytest.FixtureRequest, deployment: str) -> Iterator[Service
     """The running service."""
     with ServiceProcess(environment_of(request, deployment)) as process:
         yield process
+
+
+def _first_vector(process: ServiceProcess) -> None:
+    """Waits until the index has made its collection, which the first vector asks for and takes Milvus some seconds."""
+    client = Client(process.address)
+    client.SaveMemory(pb.SaveMemoryRequest(type=m.MEMORY_TYPE_FACT, content="The first vector"))
+    eventually(lambda: not client.GetStats(admin.GetStatsRequest()).outbox_rows, 60, "the first vector in the index")
+    client.close()
 
 
 @pytest.fixture
