@@ -127,7 +127,9 @@ def statement_of(memory: Memory, *, cut: bool = False) -> Statement:
 
 def _dated(memory: Memory) -> Statement:
     """A stored memory without a stated time holds since it was stored: a draft about the past does not replace it."""
-    return replace(statement_of(memory), occurred_at=memory.happened_at)
+    return Statement(
+        content=memory.content, shard=memory.shard, event_key=memory.event_key, occurred_at=memory.happened_at
+    )
 
 
 def neighbours(active: ActiveSet, memory: Memory, policy: SavingPolicy, floor: float) -> list[Neighbour]:

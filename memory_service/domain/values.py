@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
@@ -91,16 +92,23 @@ def _of(phrase: Phrase, kind: Kind) -> list[Token]:
 
 
 def _exact(a: Phrase, b: Phrase) -> str:
-    for kind in (*_EXACT, *_AS_SETS):
-        left, right = ([_keyed(t) for t in _of(p, kind)] for p in (a, b))
-        if kind in _AS_SETS:
-            left, right = list(dict.fromkeys(left)), list(dict.fromkeys(right))
-        if Counter(left) != Counter(right) or (kind not in (Kind.SIDE, *_AS_SETS) and left != right):
+    for (kind, left), (_, right) in zip(_exact_keys(a), _exact_keys(b), strict=True):
+        if left != right:
             shown = [
                 [t.surface for t in _of(p, kind) if _keyed(t) not in other] for p, other in ((a, right), (b, left))
             ]
             return f"{kind.value} {_show(*shown)}"
     return ""
+
+
+@lru_cache(maxsize=4096)
+def _exact_keys(phrase: Phrase) -> tuple[tuple[Kind, list[str]], ...]:
+    """What must be equal, kind by kind: in order, of sides in any order, of tenses and frequencies each once."""
+    keys = []
+    for kind in (*_EXACT, *_AS_SETS):
+        said = [_keyed(token) for token in _of(phrase, kind)]
+        keys.append((kind, sorted({*said}) if kind in _AS_SETS else sorted(said) if kind is Kind.SIDE else said))
+    return tuple(keys)
 
 
 def _keyed(token: Token) -> str:

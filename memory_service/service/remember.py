@@ -105,7 +105,7 @@ class Remember:
             vectors = await self.embed(space, [draft.content for draft in wanted])
             plan = _SavePlan(self, caller, list(zip(drafts, rules, strict=True)), vectors, space)
             try:
-                written = await self._writer.run(caller, call, plan, new_in=space, prepared_for=space)
+                written = await self._writer.run(caller, call, plan, new_in=space, prepared_for=space, head=head)
             except HeadMoved:
                 head = await self._record.head(caller.user_id)
                 space = head.space if head else self._embeddings.current

@@ -116,16 +116,25 @@ class Writer:
             yield
 
     async def run(
-        self, caller: Caller, call: Mutation, plan: Plan, *, new_in: str, prepared_for: str | None = None
+        self,
+        caller: Caller,
+        call: Mutation,
+        plan: Plan,
+        *,
+        new_in: str,
+        prepared_for: str | None = None,
+        head: Head | None = None,
     ) -> Written:
         """Runs a plan for the caller; `new_in` is the embedding space a new user begins in.
 
-        Raises HeadMoved when the user's space is not `prepared_for` (None = the plan brings no vector), and whatever
-        the plan raises; nothing is written then.
+        `head` is the user's head where the caller has read it already; it may be old by now. Raises HeadMoved when the
+        user's space is not `prepared_for` (None = the plan brings no vector), and whatever the plan raises; nothing is
+        written then.
         """
         async with self.turn(caller.user_id):
             for _ in range(ATTEMPTS):
-                proposal = await self._proposal(caller.user_id, new_in)
+                proposal = head or await self._proposal(caller.user_id, new_in)
+                head = None
                 key = await self._keyring.get(caller.user_id, proposal.generation)
                 try:
                     return await self._attempt(proposal, key, _within_rights(caller, call), plan, prepared_for)
@@ -217,7 +226,8 @@ class Writer:
         if not changes.visible:
             return
         self._active.put(user_id, changes.current.changed([], version=version))
-        self._wake()
+        if self._to_index(changes):
+            self._wake()
         await self._active.changed(user_id)
 
 

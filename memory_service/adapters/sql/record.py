@@ -250,21 +250,30 @@ class SqlRecord:
         self, proposal: Head, work: Callable[[UserWrite], Awaitable[T]], *, seconds: float | None = None
     ) -> T:
         async def run(connection: AsyncConnection) -> T:
-            values = {
-                "user_id": proposal.user_id,
-                "state": ACTIVE_STATE,
-                "generation": proposal.generation,
-                "version": proposal.version,
-                "reset_version": proposal.reset_version,
-                "embedding_space": proposal.space,
-                "last_active_at": self._clock(),
-            }
-            version = {} if self._database.is_sqlite else {"version": memory_head.c.version}
-            await connection.execute(self._database.upsert(memory_head, values, version))
-            row = (await connection.execute(_head_query(proposal.user_id))).one()
-            return await work(SqlUserWrite(self._database, connection, Head(*row), self._clock))
+            head = await self._take_head(connection, proposal)
+            return await work(SqlUserWrite(self._database, connection, head, self._clock))
 
         return await self._database.transaction(run, seconds)
+
+    async def _take_head(self, connection: AsyncConnection, proposal: Head) -> Head:
+        """Locks the user's head: the one that is there, in one statement, else a new one."""
+        taken = _head_query(proposal.user_id).with_for_update()
+        if proposal.version > 0:  # it was there when it was read
+            row = (await connection.execute(taken)).one_or_none()
+            if row is not None:
+                return Head(*row)
+        values = {
+            "user_id": proposal.user_id,
+            "state": ACTIVE_STATE,
+            "generation": proposal.generation,
+            "version": proposal.version,
+            "reset_version": proposal.reset_version,
+            "embedding_space": proposal.space,
+            "last_active_at": self._clock(),
+        }
+        version = {} if self._database.is_sqlite else {"version": memory_head.c.version}
+        await connection.execute(self._database.upsert(memory_head, values, version))
+        return Head(*(await connection.execute(taken)).one())
 
     async def touch(self, accesses: Mapping[tuple[str, str], Counters]) -> None:
         if not accesses:

@@ -20,10 +20,13 @@ from memory_service.domain.wording.wordlists import words
 _BE: Final = words("is are am was were be been being")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Phrase:
     """A text, read. `tokens` lacks function words and negations (worked into their tokens); `core` lacks breaks and
     copulas too. `event`: it tells of something that happened or will happen once, not of a standing state.
+
+    Compared by identity, so that what a comparison works out of one phrase can be remembered by it: a draft is held
+    against hundreds of memories while their owner's head is locked.
     """
 
     tokens: tuple[Token, ...]

@@ -9,6 +9,7 @@ not proven here is not a change of state: numbers of orders, dates, persons, amo
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from memory_service.domain.wording import lexicon_en as en
@@ -62,6 +63,7 @@ def _affirmed(token: Token) -> str:
     return negation + token.surface
 
 
+@lru_cache(maxsize=8192)
 def _has(phrase: Phrase, latin: frozenset[str], chinese: frozenset[str]) -> bool:
     """Whether one of these words is said. Chinese words of the lists may be several tokens long."""
     words = [t.surface.lower() for t in phrase.tokens]
@@ -169,26 +171,30 @@ _SLOTS: Final = (
 
 
 def _slot(a: Phrase, b: Phrase) -> str:
-    if any(t.key in ("oneof", "之一") for t in (*a.core, *b.core)):
-        return ""
-    left, right = (" ".join(_key(t) for t in p.tokens) + " " for p in (a, b))
-    for slot in _SLOTS:
-        old, new = slot.pattern.search(left), slot.pattern.search(right)
-        if (
-            old is None
-            or new is None
-            or (left[: old.start("v")], left[old.end("v") :])
-            != (
-                right[: new.start("v")],
-                right[new.end("v") :],
-            )
-        ):
+    left, right = _slots(a), _slots(b)
+    for place, before in left.items():
+        after = right.get(place)
+        if after is None:
             continue
-        values = [_tokens(p, text, found) for p, text, found in ((a, left, old), (b, right, new))]
-        values = list(_trimmed(*values))
-        if all(values) and _FITS[slot.fits](*values) and not _holds(*values):
-            return f"{slot.name} {_text(values[0])} → {_text(values[1])}"
+        old, new = _trimmed(before, after)
+        slot = _SLOTS[place[0]]
+        if old and new and _FITS[slot.fits](old, new) and not _holds(old, new):
+            return f"{slot.name} {_text(old)} → {_text(new)}"
     return ""
+
+
+@lru_cache(maxsize=4096)
+def _slots(phrase: Phrase) -> dict[tuple[int, str, str], list[Token]]:
+    """The values of a statement's slots, in the order of `_SLOTS`, by the slot and by what stands around the value."""
+    if any(t.key in ("oneof", "之一") for t in phrase.core):
+        return {}
+    text = " ".join(_key(t) for t in phrase.tokens) + " "
+    found = ((number, slot.pattern.search(text)) for number, slot in enumerate(_SLOTS))
+    return {
+        (number, text[: match.start("v")], text[match.end("v") :]): _tokens(phrase, text, match)
+        for number, match in found
+        if match is not None
+    }
 
 
 def _key(token: Token) -> str:
