@@ -19,7 +19,7 @@ up: $(RUNTIME) ## Migrate and serve in the foreground: SQLite, exact search, bun
 
 test: $(DEV) ## Run every test, with private MariaDB, Redis and Milvus servers on loopback
 	@deploy/dev/install_servers.sh
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pytest --cov --cov-report=term:skip-covered
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pytest --numprocesses=2 --dist=loadfile --cov --cov-report=term:skip-covered
 	@$(BIN)/coverage report --include='memory_service/domain/*,memory_service/service/*' --fail-under=90 >/dev/null || \
 	  { echo 'branch coverage of domain/ and service/ is under 90 %' >&2; exit 1; }
 

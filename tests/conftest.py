@@ -3,7 +3,8 @@
 Owns the three session fixtures, the marker `servers` and the summary. Owns no database, namespace or collection of a
 test: fixtures of sub-folders make those.
 
-A server starts when the first test asks for it; if it does not come up, every test that needs it fails. With
+A server starts when the first test asks for it, in each worker of a parallel run; if it does not come up, every test
+that needs it fails. With
 `PALIMPSEST_TEST_SERVERS=none` (`make test-fast`) the tests marked `servers` are deselected. The marker is put on every
 test whose fixtures include one of the three by name; a test that asks with `request.getfixturevalue` carries it itself,
 for example `pytest.param("mariadb", marks=pytest.mark.servers)`.
@@ -12,7 +13,7 @@ for example `pytest.param("mariadb", marks=pytest.mark.servers)`.
 import os
 from collections import Counter
 from collections.abc import Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -40,6 +41,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         needing = [item for item in items if item.get_closest_marker("servers")]
         items[:] = [item for item in items if not item.get_closest_marker("servers")]
         config.hook.pytest_deselected(items=needing)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker of a parallel run tells the process that started it which servers it had."""
+    output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["servers"] = (session.config.stash[_versions], dict(session.config.stash[_uses]))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    versions, uses = getattr(node, "workeroutput", {}).get("servers", ({}, {}))
+    node.config.stash[_versions].update(versions)
+    node.config.stash[_uses].update(uses)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # outermost: these are the last lines before the verdict
