@@ -14,13 +14,13 @@ help: ## Show this list
 
 venv: $(DEV) ## Build .venv with everything that tests and checks need
 
-up: $(RUNTIME) ## Migrate and serve in the foreground: SQLite, exact search, bundled model, nothing to set
-	@exec $(BIN)/memory-service up
+up: $(RUNTIME) ## Serve both in the foreground: SQLite, exact search, bundled model, nothing to set
+	@exec $(BIN)/python deploy/dev/up.py
 
 test: $(DEV) ## Run every test, with private MariaDB, Redis and Milvus servers on loopback
 	@deploy/dev/install_servers.sh
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pytest --numprocesses=2 --dist=loadfile --cov --cov-report=term:skip-covered
-	@$(BIN)/coverage report --include='memory_service/domain/*,memory_service/service/*' --fail-under=90 >/dev/null || \
+	@$(BIN)/coverage report --include='*_service/domain/*,*_service/service/*' --fail-under=90 >/dev/null || \
 	  { echo 'branch coverage of domain/ and service/ is under 90 %' >&2; exit 1; }
 
 test-fast: $(DEV) ## Run the tests that need no server

@@ -33,7 +33,7 @@ app = typer.Typer(
 keys_app = typer.Typer(help="The key-encryption keys.", no_args_is_help=True)
 app.add_typer(keys_app, name="keys")
 
-FOREIGN = ("PALIMPSEST_ASSEMBLER_", "PALIMPSEST_TEST_", "PALIMPSEST_EVAL_")
+FOREIGN = ("PALIMPSEST_ASSEMBLER_", "PALIMPSEST_LLM_", "PALIMPSEST_TEST_", "PALIMPSEST_EVAL_")
 """Names of the same prefix that are not this service's."""
 ADDRESSES = {
     "record": "PALIMPSEST_DATABASE_URL",

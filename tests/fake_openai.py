@@ -34,6 +34,8 @@ class Reply:
     body: str = "{}"
     headers: dict[str, str] = field(default_factory=dict)
     hang: float = 0.0
+    cut: int = 0
+    """Bytes of the end that are announced and never sent: the connection is closed instead."""
 
 
 Plan = Callable[[Request, Reply], Reply]
@@ -55,7 +57,12 @@ class FakeOpenAI:
         self.requests: list[Request] = []
         self.asked = asyncio.Event()
         """Set by every request that arrived."""
-        self.routes: dict[str, Callable[[Request], Reply]] = {"/v1/embeddings": self._embeddings}
+        self.routes: dict[str, Callable[[Request], Reply]] = {
+            "/v1/embeddings": self._embeddings,
+            "/v1/chat/completions": self._chat,
+        }
+        self.say: Callable[[str, str], str] = lambda system, user: "OK."
+        """What the chat model answers to a system and a user message."""
         self._server: asyncio.Server | None = None
         self._calls: set[asyncio.Task[None]] = set()
 
@@ -110,8 +117,10 @@ class FakeOpenAI:
         payload = reply.body.encode()
         headers = {"content-type": "application/json", "content-length": str(len(payload)), **reply.headers}
         lines = [f"HTTP/1.1 {reply.status} status", *(f"{name}: {value}" for name, value in headers.items())]
-        writer.write("\r\n".join([*lines, "", ""]).encode("latin-1") + payload)
+        writer.write("\r\n".join([*lines, "", ""]).encode("latin-1") + payload[: len(payload) - reply.cut])
         await writer.drain()
+        if reply.cut:
+            raise ConnectionAbortedError
 
     def _embeddings(self, request: Request) -> Reply:
         asked = request.body["input"]
@@ -121,6 +130,36 @@ class FakeOpenAI:
         ]
         usage = {"prompt_tokens": len(texts), "total_tokens": len(texts)}
         return Reply(body=json.dumps({"object": "list", "model": request.body["model"], "data": data, "usage": usage}))
+
+    def _chat(self, request: Request) -> Reply:
+        said = {message["role"]: message["content"] for message in request.body["messages"]}
+        text = self.say(said.get("system", ""), said["user"])
+        return Reply(body=chat_body({"role": "assistant", "content": text}, "stop"))
+
+
+def chat_body(message: Any, finish_reason: Any) -> str:
+    """A chat completion as JSON."""
+    choice = {"index": 0, "message": message, "finish_reason": finish_reason}
+    usage = {"prompt_tokens": 70, "completion_tokens": 7, "total_tokens": 77}
+    return json.dumps(
+        {"id": "c1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": usage}
+    )
+
+
+def chats(content: Any, finish_reason: Any = "stop", **message: Any) -> Plan:
+    """Answers a chat with this content, whatever its kind, and further fields of the message."""
+    return says(chat_body({"role": "assistant", "content": content, **message}, finish_reason))
+
+
+def refuses(parameter: str, words: str, status: int = 400) -> Plan:
+    """Refuses a request that has a parameter, in these words; behaves where it has it not."""
+    error = {"error": {"message": words, "type": "invalid_request_error", "param": parameter, "code": "unsupported"}}
+    return lambda request, reply: Reply(status, json.dumps(error)) if parameter in request.body else reply
+
+
+def breaks_off(_: Request, reply: Reply) -> Reply:
+    """Closes the connection in the middle of the answer."""
+    return Reply(reply.status, reply.body, reply.headers, cut=len(reply.body) // 2)
 
 
 def fails(status: int, **headers: str) -> Plan:

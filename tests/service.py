@@ -29,6 +29,9 @@ START_SECONDS = 60.0
 class ServiceProcess:
     """One memory-service process on a free loopback port. `log` is what it wrote to stderr."""
 
+    module = "memory_service"
+    ready = READY
+
     def __init__(self, environment: Mapping[str, str], *, command: str = "up") -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="palimpsest-service-")
         self._command = command
@@ -50,6 +53,12 @@ class ServiceProcess:
         return self._log.read_text(encoding="utf-8", errors="replace") if self._log.exists() else ""
 
     @property
+    def pid(self) -> int:
+        """Its process id."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
     def data_dir(self) -> Path:
         """Its data folder."""
         return Path(self._environment["PALIMPSEST_DATA_DIR"])
@@ -58,7 +67,7 @@ class ServiceProcess:
         """Starts it and waits for its ready line. RuntimeError with the log when it does not come."""
         with self._log.open("a") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "memory_service", self._command],
+                [sys.executable, "-m", self.module, self._command],
                 env=self._environment,
                 cwd=ROOT,
                 stdout=subprocess.PIPE,
@@ -70,13 +79,13 @@ class ServiceProcess:
         until = time.monotonic() + START_SECONDS
         while time.monotonic() < until and self._process.poll() is None:
             line = self._process.stdout.readline()
-            if line.startswith(READY):
-                self.address = line.removeprefix(READY).strip()
+            if line.startswith(self.ready):
+                self.address = line.removeprefix(self.ready).strip()
                 return self
             time.sleep(0.02)
         code = self._process.poll()
         self.kill()
-        raise RuntimeError(f"memory-service did not become ready (exit code {code}):\n{self.log[-4000:]}")
+        raise RuntimeError(f"{self.module} did not become ready (exit code {code}):\n{self.log[-4000:]}")
 
     def stop(self) -> int:
         """SIGTERM, and waits for the end; answers the exit code."""
@@ -85,6 +94,15 @@ class ServiceProcess:
     def kill(self) -> None:
         """SIGKILL."""
         self._end(signal.SIGKILL)
+
+    def wait(self) -> int:
+        """Waits until it ends by itself; answers the exit code."""
+        process, self._process = self._process, None
+        assert process is not None
+        code = process.wait(40)
+        if process.stdout is not None:
+            process.stdout.close()
+        return code
 
     def _end(self, how: signal.Signals) -> int:
         process, self._process = self._process, None

@@ -11,13 +11,18 @@ from typing import Final
 
 from assembler_service.domain.facts import unsupported
 from assembler_service.domain.layout import EN, ZH, tool_calls_json
-from assembler_service.domain.model import CountTokens, Message, SummaryReason
-from assembler_service.domain.text import clean, escape
-from assembler_service.domain.tongue import same_language
+from assembler_service.domain.model import CountTokens, Language, Message, Role, SummaryReason
+from assembler_service.domain.text import clean, detect_language, escape
+from assembler_service.domain.tongue import is_han, same_language, speaks_han
 
 _MESSAGE_CHARS: Final = 2_000
 _TRANSCRIPT_CHARS: Final = 40_000
 """More does not fit the window of a cheap model; beginning and end of what is longer are given."""
+_ASKED: Final = 0.8
+"""Part of the cap that is asked for."""
+_PARTS: Final = "\n=====\n"
+"""Between the instruction and the data of a template."""
+_CODE: Final = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _THINKING: Final = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>|^.*</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
 _FENCE: Final = re.compile(r"\A```[\w-]*\n(.*?)\n?```\Z", re.DOTALL)
 _LABEL: Final = re.compile(
@@ -38,32 +43,52 @@ _NOTHING: Final = re.compile(
 )
 
 
-def summary_key(messages: Sequence[Message]) -> str:
-    """A name for exactly these messages: equal ones have equal keys, in every process."""
+def prefix_keys(messages: Sequence[Message]) -> list[str]:
+    """Names of the first message, of the first two, and so on: equal messages have equal keys, in every process.
+
+    The last one names all of them. One pass over the text.
+    """
     digest = hashlib.blake2b(digest_size=16)
+    keys = []
     for message in messages:
         for part in (message.role, message.content, message.tool_call_id, tool_calls_json(message.tool_calls)):
             raw = part.encode("utf-8", "surrogatepass")
             digest.update(len(raw).to_bytes(8, "big") + raw)
-    return digest.hexdigest()
+        keys.append(digest.hexdigest())
+    return keys
 
 
-def summary_input(template: str, covered: Sequence[Message], previous: str, cap: int) -> str:
-    """Fills the template's `{cap}`, `{previous}` and `{transcript}`. `covered`: what `previous` does not tell yet.
+def summary_language(covered: Sequence[Message]) -> Language:
+    """The language to ask in: that of what the user says, whatever language the frame of the prompt has."""
+    asked = [message.content[:_MESSAGE_CHARS] for message in covered if message.role is Role.USER]
+    if speaks_han(asked):
+        return Language.ZH
+    said = (message.content[:_MESSAGE_CHARS] for message in covered if message.role is not Role.TOOL)
+    return detect_language((_without_code("\n".join(asked)), "\n".join(said)))
 
-    The transcript is data: delimiters in it are escaped. Long messages and long transcripts lose their middle.
+
+def summary_input(template: str, covered: Sequence[Message], previous: str, cap: int) -> tuple[str, str]:
+    """Instruction and data for the model: the template's two parts, `{cap}`, `{previous}`, `{transcript}` filled in.
+
+    `covered`: what `previous` does not tell yet. It is data: delimiters in it are escaped. Long messages and long
+    transcripts lose their middle. Models count badly: they are asked for less than the cap.
     """
-    lines = [
-        f"{message.role.value}: {_middle_out(escape(clean(said)), _MESSAGE_CHARS)}"
-        for message in covered
-        if (said := "\n".join(part for part in (message.content, tool_calls_json(message.tool_calls)) if part.strip()))
-    ]
+    lines = []
+    for message in covered:
+        content = clean(_middle_out(message.content, 4 * _MESSAGE_CHARS))
+        said = "\n".join(part for part in (content, tool_calls_json(message.tool_calls)) if part)
+        if said:
+            lines.append(f"{message.role.value}: {_middle_out(escape(said), _MESSAGE_CHARS)}")
     values = {
-        "cap": str(cap),
+        "cap": str(int(cap * _ASKED)),
         "previous": escape(clean(previous)) or "-",
         "transcript": _middle_out("\n".join(lines), _TRANSCRIPT_CHARS),
     }
-    return re.sub(r"\{(cap|previous|transcript)\}", lambda found: values[found[1]], template)
+    instruction, _, data = template.partition(_PARTS)
+    filled = (
+        re.sub(r"\{(cap|previous|transcript)\}", lambda found: values[found[1]], part) for part in (instruction, data)
+    )
+    return next(filled).strip(), next(filled).strip()
 
 
 def clean_summary(raw: str) -> str:
@@ -85,25 +110,47 @@ def check_summary(
 ) -> SummaryReason:
     """NONE where a cleaned summary may stand for `covered` and `previous`; else the first check it fails.
 
-    Checked are: not empty, no refusal, within `cap` tokens, shorter than what it replaces, in the same language, and no
-    number, date, identifier or quoted name that is not in the text it covers. Whether the answer was cut off by its
-    length limit only the caller knows (SummaryReason.LENGTH).
+    Checked are: not empty, no refusal, within `cap` tokens as it will stand in a prompt, shorter than what it replaces,
+    in the language of the user or of the whole, and no number, date, identifier or quoted name that is not in the text
+    it covers. Whether the answer was cut off by its length limit only the caller knows (SummaryReason.LENGTH).
     """
     if not summary.strip() or _NOTHING.match(summary):
         return SummaryReason.EMPTY
     if _REFUSAL.match(summary):
         return SummaryReason.REFUSED
     said = [part for message in covered for part in (message.content, tool_calls_json(message.tool_calls)) if part]
-    replaced = "\n".join([previous, *said] if previous else said)
-    tokens = count(summary)
+    replaced = [previous, *said] if previous else said
+    tokens = count(escape(summary))
     if tokens > cap:
         return SummaryReason.OVER_CAP
-    if tokens >= count(replaced):
+    if not _longer_than(tokens, replaced, count):
         return SummaryReason.NOT_SHORTER
-    spoken = "\n".join(message.content for message in covered if message.role != "tool")
-    if not same_language(summary, spoken or previous):
+    if not _language_fits(summary, covered, previous):
         return SummaryReason.LANGUAGE
-    return SummaryReason.INVENTED if unsupported(summary, replaced) else SummaryReason.NONE
+    return SummaryReason.INVENTED if unsupported(summary, "\n".join(replaced)) else SummaryReason.NONE
+
+
+def _longer_than(tokens: int, texts: Sequence[str], count: CountTokens) -> bool:
+    """True where the texts have more tokens together; counts no more of them than it takes."""
+    total = 0
+    for text in texts:
+        total += count(text)
+        if total > tokens:
+            return True
+    return False
+
+
+def _language_fits(summary: str, covered: Sequence[Message], previous: str) -> bool:
+    """A conversation may hold long texts in another language than the user's: logs, code, quotations."""
+    asked = [_without_code(message.content) for message in covered if message.role is Role.USER]
+    if is_han(summary) and speaks_han(asked):
+        return True
+    said = (_without_code(message.content) for message in covered if message.role is not Role.TOOL)
+    return any(same_language(summary, "\n".join((previous, *texts))) for texts in (asked, said))
+
+
+def _without_code(text: str) -> str:
+    return _CODE.sub(" ", text) if "```" in text else text
 
 
 def _middle_out(text: str, limit: int) -> str:

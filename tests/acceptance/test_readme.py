@@ -1,5 +1,6 @@
 """The README is executed: `make up` as it says, then its tour with the real grpcurl, answer by answer."""
 
+import importlib
 import json
 import os
 import re
@@ -13,9 +14,13 @@ from typing import Any
 
 import pytest
 
+from assembler_service.settings import FOREIGN as ASSEMBLER_FOREIGN
+from assembler_service.settings import AssemblerSettings
 from memory_service.cli import FOREIGN
 from memory_service.settings import MemorySettings
 from shared.config import describe, load
+from tests.acceptance.assembler import READY as ASSEMBLER_READY
+from tests.servers import free_ports
 from tests.service import READY, ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -25,43 +30,54 @@ TOOLS = os.pathsep.join([str(ROOT / ".venv/bin"), os.environ.get("PATH", ""), st
 
 
 @pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    """`make up` with a data folder of its own, on a port that was free."""
+def addresses() -> Iterator[dict[str, str]]:
+    """`make up` with a data folder of its own, on ports that were free: the README's address -> the real one."""
+    memory, assembler = (f"127.0.0.1:{port}" for port in free_ports(2))
     with tempfile.TemporaryDirectory() as folder:
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("PALIMPSEST_", "MAKE", "MFLAGS"))}
+        ours = {
+            "PALIMPSEST_DATA_DIR": folder,
+            "PALIMPSEST_LISTEN": memory,
+            "PALIMPSEST_ASSEMBLER_LISTEN": assembler,
+        }
         process = subprocess.Popen(
             ["make", "up"],
             cwd=ROOT,
-            env={**environment, "PALIMPSEST_DATA_DIR": folder, "PALIMPSEST_LISTEN": "127.0.0.1:0"},
+            env={**environment, **ours},
             stdout=subprocess.PIPE,
             text=True,
             start_new_session=True,
         )
         assert process.stdout is not None
+        missing = {READY, ASSEMBLER_READY}
         try:
             for line in process.stdout:
-                if READY in line:
-                    yield line.split(READY)[1].strip()
+                missing = {ready for ready in missing if ready not in line}
+                if not missing:
                     break
-            else:
-                raise AssertionError("make up ended without a ready line")
+            assert not missing, f"make up ended without saying {missing}"
+            yield {"127.0.0.1:50051": memory, "127.0.0.1:50052": assembler}
         finally:
             os.killpg(process.pid, signal.SIGINT)
             process.wait(40)
 
 
 def test_the_tour_has_all_its_steps() -> None:
-    methods = re.findall(r"MemoryService/(\w+)", TOUR)
+    methods = re.findall(r"(?:MemoryService|PromptAssembler)/(\w+)", TOUR)
     assert {"SaveMemory", "RecallMemories", "UpdateMemory", "ListMemories", "BatchSaveMemories"} <= set(methods)
+    assert {"AssemblePrompt", "ReportAnswer"} <= set(methods)
     assert len(STEPS) == TOUR.count("```sh")
 
 
-def test_every_step_answers_what_the_readme_shows(address: str) -> None:
+def test_every_step_answers_what_the_readme_shows(addresses: dict[str, str]) -> None:
     assert shutil.which("grpcurl", path=TOOLS), "grpcurl is missing: deploy/dev/install_servers.sh installs it"
-    for command, shown in STEPS:
+    for written, shown in STEPS:
+        command = written
+        for shown_address, real in addresses.items():
+            command = command.replace(shown_address, real)
         done = subprocess.run(
             check=False,
-            args=command.replace("127.0.0.1:50051", address),
+            args=command,
             shell=True,
             executable="/bin/bash",
             env={**os.environ, "PATH": TOOLS},
@@ -94,7 +110,11 @@ def assert_shows(got: Any, shown: Any, where: str) -> None:
 
 
 def test_the_settings_table_says_what_is_true() -> None:
-    rows = {row.env: row for row in describe(load(MemorySettings, environ={}, foreign=FOREIGN))}
+    known = [
+        *describe(load(AssemblerSettings, environ={}, foreign=ASSEMBLER_FOREIGN)),
+        *describe(load(MemorySettings, environ={}, foreign=FOREIGN)),
+    ]
+    rows = {row.env: row for row in known}
     table = re.findall(r"^\| `(PALIMPSEST_\w+)` \| (?:`([^`]*)`)? ?\| ", README, re.MULTILINE)
     assert len(table) >= 20
     for name, default in table:
@@ -102,9 +122,10 @@ def test_the_settings_table_says_what_is_true() -> None:
         assert str(rows[name].value) == (default or ""), (name, rows[name].value)
 
 
-def test_every_command_is_in_the_readme() -> None:
-    from memory_service.cli import app
-
+@pytest.mark.parametrize("program", ["memory-service", "assembler-service"])
+def test_every_command_is_in_the_readme(program: str) -> None:
+    app = importlib.import_module(f"{program.replace('-', '_')}.cli").app
     names = {command.name or command.callback.__name__ for command in app.registered_commands if command.callback}
+    assert names
     for name in names:
-        assert f"`memory-service {name}" in README, name
+        assert f"`{program} {name}" in README, name

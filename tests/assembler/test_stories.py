@@ -1,5 +1,7 @@
 """The stories of the design: a conversation that grows, and a full Chinese prompt."""
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 
 import pytest
@@ -7,8 +9,10 @@ import pytest
 from assembler_service.adapters.tokenizer import Counter
 from assembler_service.domain.assemble import assemble, needs_summary
 from assembler_service.domain.model import (
+    Assembled,
     Block,
     Computation,
+    CountTokens,
     Layout,
     MemoryItem,
     MemoryType,
@@ -69,32 +73,46 @@ def memory(n: int) -> MemoryItem:
     return MemoryItem(text, MemoryType(n % 3 + 1), 1 - n / 100, 1_760_000_000_000_000 + n)
 
 
-def test_a_conversation_of_twenty_turns_never_outgrows_the_budget(count: Counter) -> None:
-    """Without the assembler the sources drift into the middle and the prompt grows with every turn."""
+@dataclass(frozen=True)
+class Step:
+    """One turn of a conversation: what is asked, the prompt of the assembler, and its size without one."""
+
+    request: Request
+    made: Assembled
+    plain: int
+
+
+def growing(turns: int, count: CountTokens) -> Iterator[Step]:
+    """A conversation over the same six chunks. Without the assembler they drift into the middle, behind the history."""
     system, chunks = "你是数据库顾问，只依据资料回答。", sources(6, 20)
     history: list[Message] = []
-    plain_sizes, sizes = [], []
-    for n in range(20):
+    for n in range(turns):
         question = f"第{n}个问题：{TOPICS[n % 10]}的结论是什么？"
         request = Request(question=question, system_prompt=system, sources=chunks, history=tuple(history))
-        made = assemble(request, count)
-        check(request, made)
-        content = made.messages[0].content
-        assert content.startswith(f"{system}\n\n<sources>\n")
-        assert len(made.citations) == 6
-        assert made.messages[-1].content.endswith(question)
-        if n:
-            assert made.messages[-2].role is Role.ASSISTANT
-            assert f"第{n - 1}轮回答" in made.messages[-2].content
-        sizes.append(prompt_tokens(made.messages))
         plain = [
             Message(Role.SYSTEM, system),
             *history,
             Message(Role.SYSTEM, "".join(s.text for s in chunks)),
             Message(Role.USER, question),
         ]
-        plain_sizes.append(prompt_tokens(plain))
+        yield Step(request, assemble(request, count), prompt_tokens(plain))
         history += turn(n)
+
+
+def test_a_conversation_of_twenty_turns_never_outgrows_the_budget(count: Counter) -> None:
+    """Without the assembler the sources drift into the middle and the prompt grows with every turn."""
+    plain_sizes, sizes = [], []
+    for n, step in enumerate(growing(20, count)):
+        request, made = step.request, step.made
+        check(request, made)
+        assert made.messages[0].content.startswith(f"{request.system_prompt}\n\n<sources>\n")
+        assert len(made.citations) == 6
+        assert made.messages[-1].content.endswith(request.question)
+        if n:
+            assert made.messages[-2].role is Role.ASSISTANT
+            assert f"第{n - 1}轮回答" in made.messages[-2].content
+        sizes.append(prompt_tokens(made.messages))
+        plain_sizes.append(step.plain)
     assert plain_sizes[-1] > 8000  # long enough to bite
     assert all(later > earlier for earlier, later in pairwise(plain_sizes))
     assert max(sizes) <= 6000

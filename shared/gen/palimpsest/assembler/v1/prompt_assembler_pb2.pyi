@@ -41,9 +41,11 @@ class AssemblePromptRequest(_message.Message):
     user_profile: _builtins.str
     """What is known of the user in general. Up to 300 tokens of it are used, cut by lines. Empty = none."""
     question: _builtins.str
-    """What the user asks now; comes last, unchanged, and is never cut. Required."""
+    """What the user asks now; comes last, unchanged, and is never cut. Required, and more than white space."""
     dry_run: _builtins.bool
-    """True = the report alone is answered; no model is called for a summary."""
+    """True = the report alone is answered; no model is called for a summary (SUMMARY_REASON_DISABLED where one is wanted).
+    Lookups are made.
+    """
     @_builtins.property
     def sources(self) -> _containers.RepeatedCompositeFieldContainer[_prompt_pb2.Source]:
         """What was found for the question. Up to 2,000."""
@@ -188,7 +190,9 @@ class CountTokensRequest(_message.Message):
 
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[_prompt_pb2.Message]:
-        """Messages to count together, with the overhead of each and of the answer's beginning. Up to 5,000."""
+        """Messages to count together, with the overhead of each and of the answer's beginning. Up to 5,000; "system" is a role
+        here as well.
+        """
 
     def __init__(
         self,

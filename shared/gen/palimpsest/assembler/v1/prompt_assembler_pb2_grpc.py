@@ -28,6 +28,7 @@ if _version_not_supported:
 class PromptAssemblerStub:
     """Makes prompts that fit: in goes what might be in the prompt, out comes what fits, and a receipt.
 
+    Any authenticated caller may call it; no scope is needed. Lookups go to MemoryService with the caller's credentials.
     It keeps nothing of what it is given, but a summary in memory for 15 minutes. Every error carries one
     google.rpc.ErrorInfo (domain "palimpsest.dev"); INVALID_ARGUMENT also carries google.rpc.BadRequest with every violation.
 
@@ -61,6 +62,7 @@ class PromptAssemblerStub:
 class PromptAssemblerServicer:
     """Makes prompts that fit: in goes what might be in the prompt, out comes what fits, and a receipt.
 
+    Any authenticated caller may call it; no scope is needed. Lookups go to MemoryService with the caller's credentials.
     It keeps nothing of what it is given, but a summary in memory for 15 minutes. Every error carries one
     google.rpc.ErrorInfo (domain "palimpsest.dev"); INVALID_ARGUMENT also carries google.rpc.BadRequest with every violation.
 
@@ -121,6 +123,7 @@ def add_PromptAssemblerServicer_to_server(servicer, server):
 class PromptAssembler:
     """Makes prompts that fit: in goes what might be in the prompt, out comes what fits, and a receipt.
 
+    Any authenticated caller may call it; no scope is needed. Lookups go to MemoryService with the caller's credentials.
     It keeps nothing of what it is given, but a summary in memory for 15 minutes. Every error carries one
     google.rpc.ErrorInfo (domain "palimpsest.dev"); INVALID_ARGUMENT also carries google.rpc.BadRequest with every violation.
 

@@ -29,6 +29,7 @@ GRPC_VERSION: str
 class PromptAssemblerStub:
     """Makes prompts that fit: in goes what might be in the prompt, out comes what fits, and a receipt.
 
+    Any authenticated caller may call it; no scope is needed. Lookups go to MemoryService with the caller's credentials.
     It keeps nothing of what it is given, but a summary in memory for 15 minutes. Every error carries one
     google.rpc.ErrorInfo (domain "palimpsest.dev"); INVALID_ARGUMENT also carries google.rpc.BadRequest with every violation.
 
@@ -56,6 +57,7 @@ class PromptAssemblerStub:
 class PromptAssemblerAsyncStub(PromptAssemblerStub):
     """Makes prompts that fit: in goes what might be in the prompt, out comes what fits, and a receipt.
 
+    Any authenticated caller may call it; no scope is needed. Lookups go to MemoryService with the caller's credentials.
     It keeps nothing of what it is given, but a summary in memory for 15 minutes. Every error carries one
     google.rpc.ErrorInfo (domain "palimpsest.dev"); INVALID_ARGUMENT also carries google.rpc.BadRequest with every violation.
 
@@ -79,6 +81,7 @@ class PromptAssemblerAsyncStub(PromptAssemblerStub):
 class PromptAssemblerServicer(metaclass=_abc_1.ABCMeta):
     """Makes prompts that fit: in goes what might be in the prompt, out comes what fits, and a receipt.
 
+    Any authenticated caller may call it; no scope is needed. Lookups go to MemoryService with the caller's credentials.
     It keeps nothing of what it is given, but a summary in memory for 15 minutes. Every error carries one
     google.rpc.ErrorInfo (domain "palimpsest.dev"); INVALID_ARGUMENT also carries google.rpc.BadRequest with every violation.
 

@@ -202,7 +202,7 @@ class Message(_message.Message):
     """Of which call this is the result. Role "tool" only."""
     @_builtins.property
     def tool_calls(self) -> _containers.RepeatedCompositeFieldContainer[Global___ToolCall]:
-        """Calls the assistant makes. A call without a result, or a result without its call, is left out."""
+        """Calls the assistant makes. Role "assistant" only. A call without a result, or a result without its call, is left out."""
 
     @_builtins.property
     def created_at(self) -> _timestamp_pb2.Timestamp:
@@ -341,9 +341,13 @@ class Lookup(_message.Message):
     SHARDS_FIELD_NUMBER: _builtins.int
     PROFILE_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
-    """The conversation whose history is wanted. Empty = none. This version does not fetch it: see LOOKUP_STATUS_UNSUPPORTED."""
+    """The conversation whose history is wanted, up to 128 characters of A-Z a-z 0-9 . _ : @ + = / | - ; empty = none. This
+    version does not fetch it: see LOOKUP_STATUS_UNSUPPORTED.
+    """
     recall_top_k: _builtins.int
-    """How many memories to recall for the question, 1-100. 0 = 10."""
+    """How many memories to recall for the question, 1-100. 0 = 10. Of a question of more than 1,200 bytes (400 Chinese
+    characters) they are recalled for its beginning and end.
+    """
     profile: _builtins.bool
     """True = the user's profile as well. This version does not fetch it: see LOOKUP_STATUS_UNSUPPORTED."""
     @_builtins.property
@@ -373,7 +377,9 @@ Global___Lookup: _TypeAlias = Lookup  # noqa: Y015
 
 @_typing.final
 class PromptOptions(_message.Message):
-    """How much room there is and who gets it. All counts are tokens of the chosen encoding."""
+    """How much room there is and who gets it. Limits are tokens of the chosen encoding, 0 to 1,000,000; a limit of 0 leaves
+    the block out.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -395,7 +401,7 @@ class PromptOptions(_message.Message):
     LAYOUT_FIELD_NUMBER: _builtins.int
     OVERFLOW_FIELD_NUMBER: _builtins.int
     total_max_tokens: _builtins.int
-    """The whole prompt, messages' overhead included. Unset = 6,000. At most 1,000,000."""
+    """The whole prompt, messages' overhead included. Unset = 6,000."""
     aux_total_tokens: _builtins.int
     """Computations, memories and history together. Unset = 2,500."""
     computations_max_tokens: _builtins.int
@@ -407,11 +413,13 @@ class PromptOptions(_message.Message):
     summary_max_tokens: _builtins.int
     """The summary; never more than 30 % of what the history may have. Unset = 300."""
     verbatim_turns: _builtins.int
-    """How many of the newest turns a summary leaves as they are, as far as they fit. Unset = 6."""
+    """How many of the newest turns a summary leaves as they are, as far as they fit. 0 or more; the last one always stays.
+    Unset = 6.
+    """
     sources_max_tokens: _builtins.int
     """All sources. Unset = no limit of their own."""
     sources_top_k: _builtins.int
-    """Only this many of the best sources. Unset = all."""
+    """Only this many of the best sources. 0 or more. Unset = all."""
     min_source_score: _builtins.float
     """Sources with a lower score are left out. Unset = none is."""
     history_strategy: Global___HistoryStrategy.ValueType
@@ -419,8 +427,8 @@ class PromptOptions(_message.Message):
     encoding: _builtins.str
     """"o200k_base" or "cl100k_base". Empty = what `model` says, else o200k_base. Anything else is INVALID_ARGUMENT."""
     model: _builtins.str
-    """Name of the model that will read the prompt; gives the encoding. Used only where `encoding` is empty. A model
-    that is not known is counted in o200k_base.
+    """Name of the model that will read the prompt. Gives the encoding where `encoding` is empty, o200k_base for a model that
+    is not known; and the safety margin where that is unset. Empty = none.
     """
     safety_margin: _builtins.float
     """Part of the total that stays free, 0 to 0.9. Unset = 0; 0.1 where `model` is one tiktoken does not know."""

@@ -154,7 +154,7 @@ class _SummaryReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Summary
     SUMMARY_REASON_NOT_NEEDED: _SummaryReason.ValueType  # 1
     """The history fits."""
     SUMMARY_REASON_DISABLED: _SummaryReason.ValueType  # 2
-    """The request or the deployment has it turned off."""
+    """The request (a dry run is one that does) or the deployment has it turned off."""
     SUMMARY_REASON_NO_MODEL: _SummaryReason.ValueType  # 3
     """The deployment has no model for it."""
     SUMMARY_REASON_NO_ROOM: _SummaryReason.ValueType  # 4
@@ -186,7 +186,7 @@ SUMMARY_REASON_UNSPECIFIED: SummaryReason.ValueType  # 0
 SUMMARY_REASON_NOT_NEEDED: SummaryReason.ValueType  # 1
 """The history fits."""
 SUMMARY_REASON_DISABLED: SummaryReason.ValueType  # 2
-"""The request or the deployment has it turned off."""
+"""The request (a dry run is one that does) or the deployment has it turned off."""
 SUMMARY_REASON_NO_MODEL: SummaryReason.ValueType  # 3
 """The deployment has no model for it."""
 SUMMARY_REASON_NO_ROOM: SummaryReason.ValueType  # 4
@@ -224,7 +224,7 @@ class _LookupStatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_LookupSt
     LOOKUP_STATUS_TIMEOUT: _LookupStatus.ValueType  # 2
     """It did not answer in time."""
     LOOKUP_STATUS_ERROR: _LookupStatus.ValueType  # 3
-    """It answered an error, or could not be reached."""
+    """It answered an error, or could not be reached, or the deployment has none to ask."""
     LOOKUP_STATUS_DENIED: _LookupStatus.ValueType  # 4
     """The caller's credentials do not allow it."""
     LOOKUP_STATUS_UNSUPPORTED: _LookupStatus.ValueType  # 5
@@ -240,7 +240,7 @@ LOOKUP_STATUS_OK: LookupStatus.ValueType  # 1
 LOOKUP_STATUS_TIMEOUT: LookupStatus.ValueType  # 2
 """It did not answer in time."""
 LOOKUP_STATUS_ERROR: LookupStatus.ValueType  # 3
-"""It answered an error, or could not be reached."""
+"""It answered an error, or could not be reached, or the deployment has none to ask."""
 LOOKUP_STATUS_DENIED: LookupStatus.ValueType  # 4
 """The caller's credentials do not allow it."""
 LOOKUP_STATUS_UNSUPPORTED: LookupStatus.ValueType  # 5

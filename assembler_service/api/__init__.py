@@ -1,0 +1,1 @@
+"""Where protobuf and gRPC stop."""
