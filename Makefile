@@ -6,7 +6,7 @@ DEV := .venv/.dev
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help venv up test test-fast lint gen baseline
+.PHONY: help venv up test test-fast eval bench lint gen baseline
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | \
@@ -25,6 +25,16 @@ test: $(DEV) ## Run every test, with private MariaDB, Redis and Milvus servers o
 
 test-fast: $(DEV) ## Run the tests that need no server
 	@PATH="$(CURDIR)/$(BIN):$$PATH" PALIMPSEST_TEST_SERVERS=none $(BIN)/pytest
+
+eval: $(DEV) ## Measure quality (no network): one table, and JSON in eval-results/
+	@$(BIN)/python -m tests.evals.run
+
+bench: $(DEV) ## Measure speed and size on this machine: one table, and its history in bench-results/
+	@$(BIN)/python -m tests.benchmarks.run
+
+chaos: $(DEV) ## Kill servers at every step, again and again (PALIMPSEST_TEST_ROUNDS=200: about half an hour)
+	@deploy/dev/install_servers.sh
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pytest tests/chaos
 
 lint: $(DEV) ## Check style, types, import directions and the contract
 	$(BIN)/ruff check .

@@ -10,18 +10,19 @@ from pathlib import Path
 
 import uuid_utils
 
-from assembler_service.adapters.memory_client import GrpcMemories
+from assembler_service.adapters.memory_client import GrpcConversations, GrpcMemories
 from assembler_service.adapters.prompts import summary_template
 from assembler_service.adapters.tokenizer import ENCODINGS, Tokenizer, VocabularyMissing, encoding_for
 from assembler_service.api.prompt_api import PromptApi
 from assembler_service.domain.model import SummaryReason
-from assembler_service.ports import Memories, Summarizer
+from assembler_service.ports import Conversations, Memories, Summarizer
 from assembler_service.service.answers import Answers
 from assembler_service.service.assembling import Assembling
 from assembler_service.service.desk import Desk
 from assembler_service.service.encodings import Encodings
 from assembler_service.service.lookups import Lookups
 from assembler_service.service.measures import Measures
+from assembler_service.service.sessions import Sessions
 from assembler_service.settings import AssemblerSettings, MemoryTlsSettings
 from shared.channel import ChannelTls
 from shared.config import ConfigError
@@ -38,9 +39,12 @@ def application(settings: AssemblerSettings, telemetry: Telemetry, stack: contex
     stack.callback(desk.close)
     encodings = Encodings(tokenizer.counter, encoding_for)
     measures = Measures(telemetry)
+    memories, conversations = _memory_service(settings, stack)
+    sessions = Sessions(conversations, telemetry)
     assembling = Assembling(
         encodings=encodings,
-        lookups=Lookups(_memories(settings, stack), settings.assembler_lookup_timeout_seconds, telemetry),
+        lookups=Lookups(memories, sessions, settings.assembler_lookup_timeout_seconds, telemetry),
+        sessions=sessions,
         summarizer=_summarizer(settings, stack),
         summary_seconds=settings.assembler_summary.timeout_seconds,
         desk=desk,
@@ -53,12 +57,17 @@ def application(settings: AssemblerSettings, telemetry: Telemetry, stack: contex
     )
 
 
-def _memories(settings: AssemblerSettings, stack: contextlib.AsyncExitStack) -> Memories | None:
+def _memory_service(
+    settings: AssemblerSettings, stack: contextlib.AsyncExitStack
+) -> tuple[Memories, Conversations] | tuple[None, None]:
     if settings.assembler_memory_target is None:
-        return None
-    memories = GrpcMemories(settings.assembler_memory_target, _channel_tls(settings.assembler_memory_tls))
+        return None, None
+    tls = _channel_tls(settings.assembler_memory_tls)
+    memories = GrpcMemories(settings.assembler_memory_target, tls)
     stack.push_async_callback(memories.close)
-    return memories
+    conversations = GrpcConversations(settings.assembler_memory_target, tls)
+    stack.push_async_callback(conversations.close)
+    return memories, conversations
 
 
 def _channel_tls(settings: MemoryTlsSettings) -> ChannelTls | None:

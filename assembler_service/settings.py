@@ -32,6 +32,8 @@ FOREIGN = (
     "PALIMPSEST_RECALL_",
     "PALIMPSEST_EVICTION_",
     "PALIMPSEST_RETENTION_",
+    "PALIMPSEST_MEMORY_",
+    "PALIMPSEST_LLM__TIMEOUT_SECONDS",
     "PALIMPSEST_GRPC_",
 )
 """Names of the same prefix that are not this service's."""

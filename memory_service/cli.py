@@ -33,7 +33,7 @@ app = typer.Typer(
 keys_app = typer.Typer(help="The key-encryption keys.", no_args_is_help=True)
 app.add_typer(keys_app, name="keys")
 
-FOREIGN = ("PALIMPSEST_ASSEMBLER_", "PALIMPSEST_LLM_", "PALIMPSEST_TEST_", "PALIMPSEST_EVAL_")
+FOREIGN = ("PALIMPSEST_ASSEMBLER_", "PALIMPSEST_TEST_", "PALIMPSEST_EVAL_")
 """Names of the same prefix that are not this service's."""
 ADDRESSES = {
     "record": "PALIMPSEST_DATABASE_URL",
@@ -107,6 +107,16 @@ async def _serving(settings: MemorySettings, ready: Callable[[list[str]], None],
     await serve(settings, shutdown=shutdown, ready=ready, migrate_first=migrate_first)
 
 
+async def _working(settings: MemorySettings) -> None:
+    from memory_service.main import work
+
+    shutdown = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(name, shutdown.set)
+    await work(settings, shutdown=shutdown, ready=lambda: print("Palimpsest worker is at work", flush=True))
+
+
 @app.command()
 def up() -> None:
     """Migrate and serve in the foreground: the way to try it out, and the laptop's way to run it."""
@@ -132,6 +142,26 @@ def serve() -> None:
             migrate_first=False,
         )
     )
+
+
+@app.command()
+def worker() -> None:
+    """Do the background work (outbox, extraction of turns, jobs, upkeep) without serving. Needs a database server; any
+    number may run. Servers that leave it to workers have PALIMPSEST_WORKER=false."""
+    settings = _settings()
+    _run(_working(settings))
+
+
+@app.command("failed-jobs")
+def failed_jobs(
+    retry: Annotated[bool, typer.Option(help="Have all of them tried again.")] = False,
+    bearer: Annotated[str, typer.Option("--token", help="Token with memory:admin.")] = "",
+) -> None:
+    """Show the turns whose extraction was given up, as the running server lists them."""
+    settings = _settings()
+    from memory_service import commands
+
+    _run(commands.failed_jobs(settings, retry=retry, bearer=bearer))
 
 
 @app.command()

@@ -28,6 +28,7 @@ from memory_service.compose import (
 from memory_service.domain.calibration import Calibration, LabelledPair, parse_pairs, texts_of
 from memory_service.domain.calibration import calibrate as calibrated
 from memory_service.domain.model import Vector
+from memory_service.domain.subjects import told
 from memory_service.main import data_folder
 from memory_service.ports import Embedder, StoreUnavailable
 from memory_service.record import Job, JobKind, JobState
@@ -136,6 +137,32 @@ async def _there(settings: MemorySettings, kind: str, reembed: bool, bearer: str
     return JobState(int(job.state)), dict(job.counts), job.error
 
 
+async def failed_jobs(settings: MemorySettings, *, retry: bool, bearer: str) -> None:
+    """Asks the running server for the dead letters of the extraction; with `retry`, has them tried again."""
+    metadata = _credentials(settings, bearer)
+    async with open_channel(settings.listen) as channel:
+        stub: Any = pb_grpc.AdminServiceStub(channel)
+        try:
+            if retry:
+                answer = await stub.RetryJobs(pb.RetryJobsRequest(all=True), metadata=metadata)
+                print(f"{answer.retried:,} turns wait for their extraction again")
+                return
+            token, count = "", 0
+            while True:
+                page = await stub.ListFailedJobs(pb.ListFailedJobsRequest(page_token=token), metadata=metadata)
+                for job in page.jobs:
+                    when = job.failed_at.ToDatetime().isoformat(timespec="seconds")
+                    print(f"{when}Z {job.error_code} user {job.user_id} session {job.session_id} turn {job.turn}")
+                token, count = page.next_page_token, count + len(page.jobs)
+                if not token:
+                    break
+        except grpc.aio.AioRpcError as error:
+            reason = details_of(error).reason
+            problem = f"answers {reason}: {error.details()}" if reason else "does not answer"
+            raise CommandFailed(f"the server on {settings.listen} {problem}") from error
+    print(f"{count:,} turns were given up" + ("; --retry has them tried again" if count else ""))
+
+
 def _credentials(settings: MemorySettings, bearer: str) -> tuple[tuple[str, str], ...]:
     if bearer:
         return (("authorization", f"Bearer {bearer}"),)
@@ -179,7 +206,7 @@ async def _calibrated(settings: MemorySettings, pairs: Sequence[LabelledPair], c
         with _bar(console) as bar:
             task = bar.add_task("embedding", total=len(texts.passages) + len(texts.queries), rate="")
             for some in _batches(texts.passages):
-                passages.update(zip(some, await model.embed_passages(some), strict=True))
+                passages.update(zip(some, await model.embed_passages([told(text) for text in some]), strict=True))
                 bar.advance(task, len(some))
             for query in texts.queries:
                 queries[query] = await model.embed_query(query)

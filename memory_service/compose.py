@@ -16,7 +16,9 @@ from memory_service.adapters.cache_none import NoCache
 from memory_service.adapters.embedder_bundled import BundledEmbedder
 from memory_service.adapters.embedder_openai import OpenAIEmbedder
 from memory_service.adapters.keys import KeyFileError, LocalKeyProvider, make_key_file, parse_keys, read_key_file
+from memory_service.adapters.sql.conversations import SqlConversations
 from memory_service.adapters.sql.engine import Database
+from memory_service.adapters.sql.extractions import SqlExtractions
 from memory_service.adapters.sql.jobs import SqlJobs
 from memory_service.adapters.sql.keys import SqlKeyStore
 from memory_service.adapters.sql.outbox import SqlOutbox
@@ -25,16 +27,25 @@ from memory_service.adapters.sql.settings import SqlSettingStore
 from memory_service.adapters.sql.upkeep import SqlUpkeep
 from memory_service.adapters.traced import traced
 from memory_service.api.admin_api import AdminApi
+from memory_service.api.conversation_api import ConversationApi
 from memory_service.api.memory_api import MemoryApi
+from memory_service.conversation_ports import Conversations, Extractions, PieceUpkeep
 from memory_service.domain.space import EmbeddingSpace, bundled_space
 from memory_service.ports import SetCache, VectorIndex
 from memory_service.record import Jobs, KeyStore, Outbox, Record, SettingStore, Upkeep
 from memory_service.service.access import AccessLog
 from memory_service.service.active import ActiveSets
 from memory_service.service.admin import Admin
+from memory_service.service.asking import Questioner
+from memory_service.service.conversations import Converse
+from memory_service.service.corpora import Corpus, MemoryCorpus, PieceCorpus
 from memory_service.service.curate import Curate
 from memory_service.service.embedding import Embeddings, SpaceModel
+from memory_service.service.extracting import Extractor
+from memory_service.service.histories import Histories
+from memory_service.service.history import SearchHistory
 from memory_service.service.indexing import Indexer
+from memory_service.service.piece_indexing import PieceIndexer
 from memory_service.service.recall import Recall
 from memory_service.service.reembed import Reembed
 from memory_service.service.remember import Remember
@@ -46,8 +57,12 @@ from memory_service.service.work import JobRunner
 from memory_service.service.writer import Writer
 from memory_service.settings import EmbeddingSettings, MemorySettings
 from shared.config import ConfigError
+from shared.llm import ChatModel
 from shared.telemetry import Telemetry
 from shared.tokens import TokenSigner
+
+HISTORY_SHARE = 2
+"""Conversations that this process keeps in clear for searching: this part of what it keeps of active sets."""
 
 
 def now_micros() -> int:
@@ -64,14 +79,22 @@ class Infrastructure:
     database: Database
     key_database: Database
     record: Record
+    conversations: Conversations
+    extractions: Extractions
     outbox: Outbox
     jobs: Jobs
     upkeep: Upkeep
+    piece_upkeep: PieceUpkeep
     setting_store: SettingStore
     key_store: KeyStore
     cache: SetCache
     index: VectorIndex | None
+    """Of memories."""
+    piece_index: VectorIndex | None
+    """Of pieces of messages; there with the other, or neither is."""
     embeddings: Embeddings
+    model: ChatModel | None
+    """The cheap model; None = there is none."""
     stores: Stores
 
 
@@ -101,23 +124,39 @@ def infrastructure(settings: MemorySettings, telemetry: Telemetry, stack: contex
     record: Record = SqlRecord(database, now_micros)
     stores = [Store("record", database.engine.dialect.name, record.ping)]
     cache = _cache(settings, stack, stores)
-    index = _index(settings, stack, stores)
+    index, piece_index = _indexes(settings, stack, stores)
+    conversations = SqlConversations(database)
     return Infrastructure(
         settings=settings,
         telemetry=telemetry,
         database=database,
         key_database=key_database,
         record=traced(record, "record", telemetry),
+        conversations=traced(conversations, "conversations", telemetry),
+        extractions=traced(SqlExtractions(database, now_micros), "extractions", telemetry),
         outbox=traced(SqlOutbox(database, now_micros), "outbox", telemetry),
         jobs=SqlJobs(database, now_micros),
         upkeep=SqlUpkeep(database),
+        piece_upkeep=conversations,
         setting_store=SqlSettingStore(database),
         key_store=traced(SqlKeyStore(key_database, now_micros), "keys", telemetry),
         cache=traced(cache, "cache", telemetry),
         index=traced(index, "index", telemetry) if index is not None else None,
+        piece_index=traced(piece_index, "piece_index", telemetry) if piece_index is not None else None,
         embeddings=_embeddings(settings, telemetry, stack, stores),
+        model=_chat_model(settings, stack),
         stores=Stores(stores),
     )
+
+
+def _chat_model(settings: MemorySettings, stack: contextlib.AsyncExitStack) -> ChatModel | None:
+    llm = settings.llm
+    if llm.base_url is None:
+        return None
+    key = llm.api_key.get_secret_value() if llm.api_key else ""
+    model = ChatModel(llm.base_url, key, settings.memory.extract_model, llm.timeout_seconds)
+    stack.push_async_callback(model.close)
+    return model
 
 
 def _cache(settings: MemorySettings, stack: contextlib.AsyncExitStack, stores: list[Store]) -> SetCache:
@@ -133,23 +172,31 @@ def _cache(settings: MemorySettings, stack: contextlib.AsyncExitStack, stores: l
     return cache
 
 
-def _index(settings: MemorySettings, stack: contextlib.AsyncExitStack, stores: list[Store]) -> VectorIndex | None:
+def _indexes(
+    settings: MemorySettings, stack: contextlib.AsyncExitStack, stores: list[Store]
+) -> tuple[VectorIndex | None, VectorIndex | None]:
+    """The indexes of memories and of pieces of messages: two collections of one server, behind one breaker."""
     if settings.milvus_uri is None:
-        return None
+        return None, None
     from memory_service.adapters.index_milvus import MilvusIndex  # here: it takes a second
 
     breaker = Breaker("index")
     token = settings.milvus_token.get_secret_value() if settings.milvus_token else None
-    milvus = MilvusIndex(
-        settings.milvus_uri.get_secret_value(),
-        token=token,
-        database=settings.milvus_database or None,
-        timeout=settings.index.timeout_seconds,
-    )
-    index = GuardedIndex(milvus, breaker)
-    stack.push_async_callback(index.close)
-    stores.append(Store("index", "milvus", index.ping, lambda: breaker.is_open))
-    return index
+    indexes = []
+    for prefix in ("palimpsest", "palimpsest_pieces"):
+        milvus = MilvusIndex(
+            settings.milvus_uri.get_secret_value(),
+            token=token,
+            database=settings.milvus_database or None,
+            timeout=settings.index.timeout_seconds,
+            collection_prefix=prefix,
+        )
+        index = GuardedIndex(milvus, breaker)
+        stack.push_async_callback(index.close)
+        indexes.append(index)
+    memories, pieces = indexes
+    stores.append(Store("index", "milvus", memories.ping, lambda: breaker.is_open))
+    return memories, pieces
 
 
 def _embeddings(
@@ -240,12 +287,15 @@ class Application:
     """The use cases of one process, and its background work."""
 
     memory_api: MemoryApi
+    conversation_api: ConversationApi
     admin_api: AdminApi
     tunables: LiveTunables
     indexer: Indexer
     runner: JobRunner
     sweeper: Sweeper
     access: AccessLog
+    writer: Writer
+    extractor: Extractor
 
 
 async def application(infra: Infrastructure) -> Application:
@@ -268,6 +318,14 @@ async def application(infra: Infrastructure) -> Application:
         wake=wake.set,
         indexed=infra.index is not None,
     )
+    pieces = PieceIndexer(
+        record=record,
+        conversations=infra.conversations,
+        keyring=keyring,
+        writer=writer,
+        embeddings=infra.embeddings,
+        index=infra.piece_index,
+    )
     indexer = Indexer(
         record=record,
         outbox=infra.outbox,
@@ -276,6 +334,7 @@ async def application(infra: Infrastructure) -> Application:
         embeddings=infra.embeddings,
         tunables=tunables,
         index=infra.index,
+        pieces=pieces,
         wake=wake,
     )
     remember = Remember(
@@ -304,14 +363,69 @@ async def application(infra: Infrastructure) -> Application:
     curate = Curate(
         record=record, keyring=keyring, writer=writer, remember=remember, embeddings=infra.embeddings, stores=stores
     )
+    extract_wake = asyncio.Event()
+
+    def appended() -> None:
+        wake.set()
+        extract_wake.set()
+
+    converse = Converse(
+        record=record,
+        conversations=infra.conversations,
+        extractions=infra.extractions,
+        keyring=keyring,
+        writer=writer,
+        active=active,
+        embeddings=infra.embeddings,
+        clock=now_micros,
+        wake=appended,
+    )
+    questioner = (
+        Questioner(infra.model, infra.telemetry, timeout_seconds=settings.llm.timeout_seconds) if infra.model else None
+    )
+    extractor = Extractor(
+        record=record,
+        conversations=infra.conversations,
+        extractions=infra.extractions,
+        keyring=keyring,
+        writer=writer,
+        active=active,
+        embeddings=infra.embeddings,
+        remember=remember,
+        tunables=tunables,
+        questioner=questioner,
+        telemetry=infra.telemetry,
+        clock=now_micros,
+        home=home,
+        wake=extract_wake,
+    )
+    histories = Histories(
+        infra.conversations, infra.embeddings, max_bytes=settings.cache_megabytes * 1_000_000 // HISTORY_SHARE
+    )
+    search = SearchHistory(
+        record=record,
+        keyring=keyring,
+        histories=histories,
+        embeddings=infra.embeddings,
+        index=infra.piece_index,
+        outbox=infra.outbox,
+        tunables=tunables,
+        stores=stores,
+    )
+    reembed = Reembed(
+        record=record,
+        conversations=infra.conversations,
+        keyring=keyring,
+        writer=writer,
+        active=active,
+        embeddings=infra.embeddings,
+    )
     runner = JobRunner(
         jobs=infra.jobs,
         upkeep=infra.upkeep,
-        outbox=infra.outbox,
-        keyring=keyring,
         embeddings=infra.embeddings,
-        reembed=Reembed(record=record, keyring=keyring, writer=writer, active=active, embeddings=infra.embeddings),
-        index=infra.index,
+        reembed=reembed,
+        corpora=_corpora(infra, keyring),
         clock=now_micros,
     )
     sweeper = Sweeper(
@@ -328,16 +442,35 @@ async def application(infra: Infrastructure) -> Application:
         reconcile_hours=settings.index.reconcile_hours if infra.index is not None else 0,
     )
     admin = Admin(
-        tunables=tunables, jobs=infra.jobs, runner=runner, upkeep=infra.upkeep, outbox=infra.outbox, stores=stores
+        tunables=tunables,
+        jobs=infra.jobs,
+        runner=runner,
+        upkeep=infra.upkeep,
+        outbox=infra.outbox,
+        stores=stores,
+        extractions=infra.extractions,
+        wake=extract_wake.set,
     )
     return Application(
         memory_api=MemoryApi(
             remember=remember, recall=recall, curate=curate, signer=signer, clock=now_micros, home=home
         ),
-        admin_api=AdminApi(admin),
+        conversation_api=ConversationApi(converse=converse, search=search, signer=signer, clock=now_micros, home=home),
+        admin_api=AdminApi(admin, signer),
         tunables=tunables,
         indexer=indexer,
         runner=runner,
         sweeper=sweeper,
         access=access,
+        writer=writer,
+        extractor=extractor,
     )
+
+
+def _corpora(infra: Infrastructure, keyring: Keyring) -> list[Corpus]:
+    if infra.index is None or infra.piece_index is None:
+        return []
+    return [
+        MemoryCorpus(upkeep=infra.upkeep, outbox=infra.outbox, keyring=keyring, index=infra.index),
+        PieceCorpus(upkeep=infra.piece_upkeep, outbox=infra.outbox, keyring=keyring, index=infra.piece_index),
+    ]

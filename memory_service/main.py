@@ -19,7 +19,11 @@ from memory_service.settings import MemorySettings
 from shared.auth import Authenticator
 from shared.config import ConfigError
 from shared.errors import ServiceError, Unavailable
-from shared.gen.palimpsest.memory.v1 import admin_service_pb2_grpc, memory_service_pb2_grpc
+from shared.gen.palimpsest.memory.v1 import (
+    admin_service_pb2_grpc,
+    conversation_service_pb2_grpc,
+    memory_service_pb2_grpc,
+)
 from shared.health import HealthBoard
 from shared.server import ServerSpec
 from shared.server import serve as serve_grpc
@@ -27,7 +31,11 @@ from shared.telemetry import Telemetry
 
 log = logging.getLogger(__name__)
 
-SERVICES = ("palimpsest.memory.v1.MemoryService", "palimpsest.memory.v1.AdminService")
+SERVICES = (
+    "palimpsest.memory.v1.MemoryService",
+    "palimpsest.memory.v1.ConversationService",
+    "palimpsest.memory.v1.AdminService",
+)
 WATCH_SECONDS = 2.0
 SETTINGS_SECONDS = 2.0
 RETRY_SECONDS = 1.0
@@ -138,7 +146,7 @@ class _Server:
         self._shutdown = shutdown
         self._ready = ready
         self._listening = listening
-        self._memory, self._admin = Gate(), Gate()
+        self._memory, self._conversation, self._admin = Gate(), Gate(), Gate()
         self._board = HealthBoard(SERVICES, ("record", "schema"))
         self._bound: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
 
@@ -174,8 +182,10 @@ class _Server:
 
     def _register(self, server: grpc.aio.Server) -> None:
         memory: Any = self._memory
+        conversation: Any = self._conversation
         admin: Any = self._admin
         memory_service_pb2_grpc.add_MemoryServiceServicer_to_server(memory, server)
+        conversation_service_pb2_grpc.add_ConversationServiceServicer_to_server(conversation, server)
         admin_service_pb2_grpc.add_AdminServiceServicer_to_server(admin, server)
 
     def _on_bound(self, addresses: list[str]) -> None:
@@ -185,8 +195,9 @@ class _Server:
     async def _open_and_work(self) -> None:
         # Not before the address is ours: whoever is refused that has touched nothing.
         addresses = await self._bound
-        app = await self._open()
-        self._memory.api, self._admin.api = app.memory_api, app.admin_api
+        app = await open_application(self._infra, migrate_first=self._migrate_first, schema=self._schema)
+        self._memory.api, self._conversation.api = app.memory_api, app.conversation_api
+        self._admin.api = app.admin_api
         self._board.set("record", True)
         self._ready(addresses)
         try:
@@ -194,25 +205,8 @@ class _Server:
         finally:
             await app.access.flush()
 
-    async def _open(self) -> Application:
-        """Waits for the record and for a schema this code can work with."""
-        infra = self._infra
-        said = ""
-        while True:
-            try:
-                if self._migrate_first:
-                    await _upgrade(infra.database, infra.key_database)
-                current = await is_current(infra.database, "record") and await is_current(infra.key_database, "keys")
-                self._board.set("schema", current, "" if current else "run `memory-service migrate`")
-                if current:
-                    return await application(infra)
-                problem = "the schema of the record is older than this version: run `memory-service migrate`"
-            except StoreUnavailable as error:
-                problem = f"waiting for the record: {error}"
-            if problem != said:
-                log.warning("%s", problem)
-                said = problem
-            await asyncio.sleep(RETRY_SECONDS)
+    def _schema(self, current: bool) -> None:
+        self._board.set("schema", current, "" if current else "run `memory-service migrate`")
 
     def _follow(self) -> None:
         down = self._infra.stores.down("record")
@@ -226,8 +220,76 @@ class _Server:
             app.sweeper.flush_for_ever(),
         ]
         if self._settings.worker:
-            work += [app.indexer.run(), app.runner.run(), app.sweeper.run()]
+            work += background(app)
         return work
+
+
+def background(app: Application) -> list[Any]:
+    """The work that one process of an installation must do, and any number may."""
+    return [app.indexer.run(), app.runner.run(), app.sweeper.run(), app.extractor.run()]
+
+
+async def work(settings: MemorySettings, *, shutdown: asyncio.Event, ready: Callable[[], None] = lambda: None) -> None:
+    """Does the background work without serving, until `shutdown` is set. ConfigError with the embedded record: its one
+    process is the server."""
+    if settings.embedded:
+        raise ConfigError(
+            "the embedded record has one process, the server, and its worker runs there: "
+            "set PALIMPSEST_DATABASE_URL for workers of their own"
+        )
+    async with contextlib.AsyncExitStack() as stack:
+        telemetry = Telemetry(settings.telemetry)
+        stack.push_async_callback(telemetry.close)
+        infra = infrastructure(settings, telemetry, stack)
+        working = asyncio.create_task(_work(infra, ready))
+        waiting = asyncio.create_task(shutdown.wait())
+        try:
+            await asyncio.wait((working, waiting), return_when=asyncio.FIRST_COMPLETED)
+            if working.done():
+                working.result()  # it ends by itself only when it fails
+        finally:
+            for task in (working, waiting):
+                task.cancel()
+            await asyncio.gather(working, waiting, return_exceptions=True)
+
+
+async def _work(infra: Infrastructure, ready: Callable[[], None]) -> None:
+    app = await open_application(infra)
+    ready()
+    stores = infra.stores
+    try:
+        await _forever(
+            [
+                stores.watch(WATCH_SECONDS, lambda: None),
+                app.tunables.follow(SETTINGS_SECONDS),
+                app.sweeper.flush_for_ever(),
+                *background(app),
+            ]
+        )
+    finally:
+        await app.access.flush()
+
+
+async def open_application(
+    infra: Infrastructure, *, migrate_first: bool = False, schema: Callable[[bool], None] = lambda current: None
+) -> Application:
+    """Waits for the record and for a schema this code can work with; `schema` is told whether it is one."""
+    said = ""
+    while True:
+        try:
+            if migrate_first:
+                await _upgrade(infra.database, infra.key_database)
+            current = await is_current(infra.database, "record") and await is_current(infra.key_database, "keys")
+            schema(current)
+            if current:
+                return await application(infra)
+            problem = "the schema of the record is older than this version: run `memory-service migrate`"
+        except StoreUnavailable as error:
+            problem = f"waiting for the record: {error}"
+        if problem != said:
+            log.warning("%s", problem)
+            said = problem
+        await asyncio.sleep(RETRY_SECONDS)
 
 
 async def _forever(coroutines: list[Any]) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Protocol, TypeVar
 
+from memory_service.conversation_ports import ConversationWrite
 from memory_service.domain.model import Head, InvalidReason, MemoryType, Shard
 
 T = TypeVar("T")
@@ -89,15 +90,23 @@ class Counters:
     last: int | None
 
 
+class VectorKind(IntEnum):
+    """What a vector is of."""
+
+    MEMORY = 1
+    PIECE = 2
+
+
 @dataclass(frozen=True, slots=True)
 class OutboxItem:
-    """A claim on one line of the outbox: make the index agree with the record for this memory."""
+    """A claim on one line of the outbox: make the index agree with the record for this memory, or piece."""
 
     user_id: str
     memory_id: str
     token: int
     """Changes whenever the line is written anew: `settle` with an old token leaves the line pending."""
     attempts: int
+    kind: VectorKind = VectorKind.MEMORY
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +169,11 @@ class UserWrite(Protocol):
         """The head as it was taken."""
         ...
 
+    @property
+    def conversations(self) -> ConversationWrite:
+        """The user's conversations, in this same transaction."""
+        ...
+
     async def active_rows(self, since: int | None = None) -> list[MemoryRow]:
         """All active rows; with `since`, the rows (active or not) whose revision is above it instead."""
         ...
@@ -190,6 +204,13 @@ class UserWrite(Protocol):
 
     async def enqueue(self, ids: Sequence[str]) -> None:
         """Puts memories into the outbox; a line that is there becomes new."""
+        ...
+
+    async def finish_extraction(
+        self, position: int, lease: int, outcome: bytes, prompt_version: str, model: str
+    ) -> bool:
+        """Makes a claimed extraction DONE, with its sealed outcome; False when the claim is lost: whoever asked must
+        raise then, so that nothing of the result is written."""
         ...
 
     async def set_head(self, *, version: int, space: str | None = None, reset: bool = False) -> None:
@@ -257,8 +278,8 @@ class Record(Protocol):
 class Outbox(Protocol):
     """The worker's side of the outbox. A line may be claimed twice; what it asks for is idempotent."""
 
-    async def claim(self, limit: int, lease: int) -> list[OutboxItem]:
-        """Due lines, oldest first, and not due again for `lease` microseconds."""
+    async def claim(self, limit: int, lease: int, kind: VectorKind | None = None) -> list[OutboxItem]:
+        """Due lines (of this kind), oldest first, and not due again for `lease` microseconds."""
         ...
 
     async def settle(self, items: Sequence[OutboxItem]) -> None:
@@ -269,12 +290,12 @@ class Outbox(Protocol):
         """Makes lines due again after `delay` microseconds, and counts the attempt."""
         ...
 
-    async def enqueue(self, keys: Sequence[tuple[str, str]]) -> None:
-        """Puts (user, memory id) into the outbox, outside a user's transaction."""
+    async def enqueue(self, keys: Sequence[tuple[str, str]], kind: VectorKind = VectorKind.MEMORY) -> None:
+        """Puts (user, id) into the outbox, outside a user's transaction."""
         ...
 
-    async def recent(self, user_id: str) -> set[str]:
-        """The user's memories whose vectors the index may not show yet: pending, or settled and not purged."""
+    async def recent(self, user_id: str, kind: VectorKind = VectorKind.MEMORY) -> set[str]:
+        """The user's ids of that kind whose vectors the index may not show yet: pending, or settled and not purged."""
         ...
 
     async def purge(self, settled_before: int) -> int:

@@ -1,7 +1,7 @@
 """Every setting of MemoryService: one name, one default, one line of help.
 
-`DedupSettings`, `RecallSettings`, `EvictionSettings` and `RetentionSettings` are the tunables: what is set here is the
-deployment's default, and AdminService can change it at run time.
+`DedupSettings`, `RecallSettings`, `EvictionSettings`, `RetentionSettings` and `ExtractionSettings` are the tunables:
+what is set here is the deployment's default, and AdminService can change it at run time.
 """
 
 from pathlib import Path
@@ -115,6 +115,34 @@ class RetentionSettings(Section):
         le=36_500,
         description="Retired memories are deleted after so long; 0: never.",
         json_schema_extra=_unit("days"),
+    )
+
+
+class ExtractionSettings(Section):
+    """How memories are made of conversations."""
+
+    extract_model: str = Field(
+        "qwen-flash",
+        min_length=1,
+        max_length=128,
+        pattern=r"^\S+$",
+        description="The model that reads turns: a cheap, small one. Unset: llm.model, or else this one.",
+    )
+
+
+class LlmSettings(Section):
+    """The endpoint of the cheap model: any OpenAI-compatible one."""
+
+    base_url: str | None = Field(
+        None,
+        pattern=r"^https?://\S+$",
+        description="The endpoint. Unset: there is no model; turns are kept and wait for their extraction.",
+        json_schema_extra=_unit("URL"),
+    )
+    api_key: SecretStr | None = Field(None, description="Its key.")
+    model: str = Field("", max_length=128, description="Its model, where memory.extract_model is not set.")
+    timeout_seconds: float = Field(
+        30, gt=0, le=600, description="Longest a call of it may take.", json_schema_extra=_unit("seconds")
     )
 
 
@@ -235,6 +263,8 @@ class MemorySettings(Settings):
     recall: RecallSettings = RecallSettings()
     eviction: EvictionSettings = EvictionSettings()
     retention: RetentionSettings = RetentionSettings()
+    memory: ExtractionSettings = ExtractionSettings()
+    llm: LlmSettings = LlmSettings()
     auth: AuthSettings = AuthSettings()
     tls: TlsSettings = TlsSettings()
     grpc: GrpcSettings = GrpcSettings()
@@ -248,6 +278,15 @@ class MemorySettings(Settings):
         except (ZoneInfoNotFoundError, ValueError, OSError) as error:
             raise ValueError("is not an IANA time zone, write one like Asia/Shanghai") from error
         return name
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_cheap_model(cls, values: Any) -> Any:
+        """The assembler's cheap model reads turns too, unless another one is named for that."""
+        llm, memory = (values.get(name) or {} for name in ("llm", "memory"))
+        if isinstance(llm, dict) and llm.get("model") and isinstance(memory, dict):
+            values = {**values, "memory": {"extract_model": llm["model"], **memory}}
+        return values
 
     @property
     def embedded(self) -> bool:

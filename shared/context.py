@@ -35,6 +35,16 @@ def time_left() -> float | None:
 
 
 @contextmanager
+def deadline_anew(seconds: float) -> Iterator[None]:
+    """Within the block that much time is left, whatever the call had: for work that outlives the call's answer."""
+    token = _deadline.set(asyncio.get_running_loop().time() + seconds)
+    try:
+        yield
+    finally:
+        _deadline.reset(token)
+
+
+@contextmanager
 def deadline_at(when: float | None) -> Iterator[None]:
     """Within the block, `current_deadline()` is `when` or the surrounding deadline, whichever is earlier."""
     outer = _deadline.get()

@@ -1,16 +1,18 @@
 """A chat model behind any OpenAI-compatible endpoint (`POST <base>/chat/completions`), for both services.
 
 Owns one question and its answer as text, within a time. What endpoints differ in is learnt from their refusals and
-remembered: the name of the token limit, and whether a temperature is taken. Refuses to judge the answer, to split a
-text that is too long, and to ask again after a failure, but for one case: a connection that was lost is replaced once.
+remembered per model: the name of the token limit, whether a temperature is taken, and in which way JSON can be asked
+for: by a schema, as any JSON, or in words alone. Refuses to judge the answer, to split a text that is too long, and to
+ask again after a failure, but for one case: a connection that was lost is replaced once.
 
 No error carries a text that was sent or answered, nor the key.
 """
 
 import asyncio
 import re
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
 
 from shared.openai_client import OpenAIConnection, WrongAnswer, told
 
@@ -22,6 +24,13 @@ _TEXT_PARTS: Final = ("text", "output_text")
 
 class ModelUnavailable(Exception):
     """The model gave no answer. The text says the kind of failure, for logs."""
+
+    def __init__(self, message: str, *, status: int | None = None, retry_after: float = 0.0) -> None:
+        super().__init__(message)
+        self.status = status
+        """HTTP status of the refusal; None = there was no answer over HTTP."""
+        self.retry_after = retry_after
+        """Seconds the endpoint asks to wait; 0 = it said nothing."""
 
 
 class ModelTimeout(ModelUnavailable):
@@ -40,81 +49,140 @@ class Completion:
 
 
 @dataclass(frozen=True, slots=True)
+class Line:
+    """One message to the model; role system, user or assistant."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class JsonShape:
+    """The JSON that is wanted. The question must ask for it in words too: not every endpoint takes more than words."""
+
+    name: str
+    """[a-z_], for the endpoint."""
+    schema: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class _Dialect:
-    """What this endpoint takes."""
+    """What this endpoint takes for one model."""
 
     limit_name: str = "max_tokens"
     temperature: bool = True
+    format: Literal["schema", "json", "words"] = "schema"
 
-    def parameters(self, max_tokens: int) -> dict[str, Any]:
-        return {self.limit_name: max_tokens, **({"temperature": 0.0} if self.temperature else {})}
+    def parameters(self, max_tokens: int, shape: JsonShape | None) -> dict[str, Any]:
+        parameters: dict[str, Any] = {self.limit_name: max_tokens}
+        if self.temperature:
+            parameters["temperature"] = 0.0
+        if shape is not None and self.format == "schema":
+            wanted = {"name": shape.name, "schema": dict(shape.schema), "strict": True}
+            parameters["response_format"] = {"type": "json_schema", "json_schema": wanted}
+        elif shape is not None and self.format == "json":
+            parameters["response_format"] = {"type": "json_object"}
+        return parameters
 
-    def after(self, refusal: str) -> "_Dialect":
-        """What to try after a refusal in these words; the same where they name nothing that can be changed."""
+    def after(self, refusal: str, shape: JsonShape | None) -> "_Dialect":
+        """What to try after a refusal in these words; the same where nothing is left that can be changed.
+
+        A refusal that names nothing is laid to the format, which endpoints differ in most.
+        """
         if self.limit_name == "max_tokens" and re.search(r"\bmax_(completion_)?tokens\b", refusal):
-            return _Dialect("max_completion_tokens", self.temperature)
+            return replace(self, limit_name="max_completion_tokens")
         if self.temperature and re.search(r"\btemperature\b", refusal):
-            return _Dialect(self.limit_name, False)
-        return self
+            return replace(self, temperature=False)
+        if shape is None or self.format == "words":
+            return self
+        return replace(self, format="json" if self.format == "schema" else "words")
 
 
 class ChatModel:
-    """One model of one endpoint. Bound to the event loop of its first call; the client is imported and made then."""
+    """A model of one endpoint. Bound to the event loop of its first call; the client is imported and made then."""
 
     def __init__(self, base_url: str, api_key: str, model: str, timeout_seconds: float) -> None:
-        """`timeout_seconds`: the most one call may take. An empty key: the endpoint has none."""
+        """`model`: the one that is asked unless a call names another. `timeout_seconds`: the most one call may take.
+        An empty key: the endpoint has none."""
         self.model = model
         self._timeout = timeout_seconds
         self._connection = OpenAIConnection(base_url, api_key, timeout_seconds)
-        self._dialect = _Dialect()
+        self._dialects: dict[str, _Dialect] = {}
 
     async def complete(self, system: str, user: str, *, max_tokens: int, seconds: float) -> Completion:
-        """The answer to `user` under the instruction `system`, as little random as the endpoint allows.
+        """The answer to `user` under the instruction `system`; see `answer`."""
+        return await self.answer((Line("system", system), Line("user", user)), max_tokens=max_tokens, seconds=seconds)
+
+    async def answer(
+        self,
+        lines: Sequence[Line],
+        *,
+        max_tokens: int,
+        seconds: float,
+        shape: JsonShape | None = None,
+        model: str = "",
+    ) -> Completion:
+        """The next message of a talk, as little random as the endpoint allows.
 
         `max_tokens` bounds the answer, reasoning included where the endpoint counts it. Everything together takes
-        `seconds` at most, and `timeout_seconds`. Raises ModelTimeout, ModelUnavailable.
+        `seconds` at most, and `timeout_seconds`. `shape` asks for JSON in the strictest way that the endpoint takes;
+        the answer may still be anything. Raises ModelTimeout, ModelUnavailable.
         """
-        messages = [{"role": "system", "content": _encodable(system)}, {"role": "user", "content": _encodable(user)}]
+        model = model or self.model
+        messages = [{"role": line.role, "content": _encodable(line.content)} for line in lines]
         try:
             async with asyncio.timeout(min(seconds, self._timeout)):
-                return _completion(await self._ask(messages, max_tokens))
+                return _completion(await self._ask(model, messages, max_tokens, shape))
         except Exception as error:
             late = isinstance(error, TimeoutError) or type(error).__name__ == "APITimeoutError"
             kind = ModelTimeout if late else ModelUnavailable
-            raise kind(f"{self.model}: {told(error)}") from None
+            status = getattr(error, "status_code", None)
+            raise kind(
+                f"{model}: {told(error)}",
+                status=status if isinstance(status, int) else None,
+                retry_after=_retry_after(error),
+            ) from None
 
     async def close(self) -> None:
         """Closes the connections; calls in flight fail."""
         await self._connection.close()
 
-    async def _ask(self, messages: list[dict[str, str]], max_tokens: int) -> Any:
+    async def _ask(self, model: str, messages: list[dict[str, str]], max_tokens: int, shape: JsonShape | None) -> Any:
+        """Each try can only be better understood than the one before, so it ends. What was understood is remembered;
+        a refusal that no dialect mends says nothing of the endpoint."""
         client = await self._connection.client()
+        dialect = self._dialects.get(model, _Dialect())
         lost = False
         while True:
-            dialect = self._dialect
             try:
-                return await client.chat.completions.create(
-                    model=self.model,
+                answer = await client.chat.completions.create(
+                    model=model,
                     messages=messages,  # type: ignore[arg-type]
-                    **dialect.parameters(max_tokens),
+                    **dialect.parameters(max_tokens, shape),
                 )
             except Exception as error:
                 if getattr(error, "status_code", None) in _REFUSED_PARAMETER:
-                    if not self._learnt(dialect, error):
+                    said = f"{getattr(error, 'param', '')} {getattr(error, 'message', '')}"[:_SAID].lower()
+                    better = dialect.after(said, shape)
+                    if better == dialect:
                         raise
+                    dialect = better
                 elif lost or type(error).__name__ != "APIConnectionError":
                     raise
                 else:
                     lost = True
+            else:
+                self._dialects[model] = dialect
+                return answer
 
-    def _learnt(self, sent: _Dialect, error: Exception) -> bool:
-        """True where another try may be understood: each can only be better than the one before, so it ends."""
-        better = sent.after(f"{getattr(error, 'param', '')} {getattr(error, 'message', '')}"[:_SAID].lower())
-        if better == sent:
-            return False
-        if self._dialect == sent:  # else another call has learnt meanwhile
-            self._dialect = better
-        return True
+
+def _retry_after(error: Exception) -> float:
+    """The header's seconds; a date in it, or nonsense, is 0."""
+    headers = getattr(getattr(error, "response", None), "headers", None) or {}
+    try:
+        return max(0.0, min(float(headers.get("retry-after", 0)), 3600.0))
+    except (TypeError, ValueError):
+        return 0.0
 
 
 def _encodable(text: str) -> str:

@@ -18,7 +18,11 @@ from typing import Any, Self
 import grpc
 import pytest
 
-from shared.gen.palimpsest.memory.v1 import admin_service_pb2_grpc, memory_service_pb2_grpc
+from shared.gen.palimpsest.memory.v1 import (
+    admin_service_pb2_grpc,
+    conversation_service_pb2_grpc,
+    memory_service_pb2_grpc,
+)
 from shared.grpc_errors import ErrorDetails, details_of
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -57,6 +61,11 @@ class ServiceProcess:
         """Its process id."""
         assert self._process is not None
         return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """False once it ended, by itself or by a signal."""
+        return self._process is not None and self._process.poll() is None
 
     @property
     def data_dir(self) -> Path:
@@ -131,6 +140,7 @@ class Client:
         self._channel = grpc.insecure_channel(address, options=[("grpc.max_receive_message_length", 8 << 20)])
         self._stubs: list[Any] = [
             memory_service_pb2_grpc.MemoryServiceStub(self._channel),
+            conversation_service_pb2_grpc.ConversationServiceStub(self._channel),
             admin_service_pb2_grpc.AdminServiceStub(self._channel),
         ]
 

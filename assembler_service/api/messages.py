@@ -76,6 +76,7 @@ def report_message(prompt: Prompt) -> r.PromptReport:
                 status=int(one.status),  # type: ignore[arg-type]
                 items=one.items,
                 duration_ms=one.milliseconds,
+                omitted=min(one.omitted, 2**31 - 1),
             )
             for one in prompt.lookups
         ],

@@ -202,7 +202,7 @@ class Check:
             top_k=given.recall_top_k or DEFAULT_TOP_K,
             types=tuple(MemoryType(kind) for kind in self._known("lookup.types", given.types, m.MemoryType)),
             shards=tuple(self._known("lookup.shards", given.shards, m.MemoryShard)),
-            history=bool(given.session_id),
+            session_id=given.session_id,
             profile=given.profile,
         )
 

@@ -6,6 +6,7 @@ adding; the rendered whole is counted, and while it is over, the next unit in th
 
 from collections.abc import Iterator
 
+from assembler_service.domain.earlier import SUMMARY_MIN, summary_cap, summary_heading
 from assembler_service.domain.filling import Filling, fixed_parts
 from assembler_service.domain.history import fit_turns, message_tokens
 from assembler_service.domain.layout import (
@@ -18,7 +19,6 @@ from assembler_service.domain.layout import (
 )
 from assembler_service.domain.model import (
     PRIMING_TOKENS,
-    SUMMARY_SHARE,
     Assembled,
     Citation,
     CountTokens,
@@ -37,9 +37,6 @@ from assembler_service.domain.plan import PlacedSummary, Plan, give_up_next
 from assembler_service.domain.prepared import Prepared, prepare
 from assembler_service.domain.receipt import Rendered, write_report
 from assembler_service.domain.text import clean, escape
-
-_SUMMARY_MIN = 40
-"""Tokens below which a summary is not worth a call."""
 
 
 def assemble(request: Request, count: CountTokens, summary: Summary | None = None) -> Assembled:
@@ -82,9 +79,10 @@ def assemble(request: Request, count: CountTokens, summary: Summary | None = Non
 def needs_summary(request: Request, count: CountTokens) -> SummaryNeed | SummaryReason:
     """What a summary would have to tell and in how many tokens, or why none is wanted. Raises FixedPartsTooLarge.
 
-    One is wanted only when turns are cut off because the history is over its share of tokens, never by their number,
-    and the strategy is not TRUNCATE. The newest `verbatim_turns` turns stay as they are, as far as they fit beside a
-    summary of min(`summary_max_tokens`, 30 % of the share); all messages before them are covered.
+    One is wanted only when turns are cut off because the history, the stored summary in front of it, is over its share
+    of tokens, never by their number, the strategy is not TRUNCATE, and nothing is missing before the history. The
+    newest `verbatim_turns` turns stay as they are, as far as they fit beside a summary of min(`summary_max_tokens`,
+    30 % of the share); all before them is covered.
     """
     prepared = prepare(request)
     return _summary_need(prepared, Filling(prepared, count, request.options.limit).fill(), count)
@@ -94,19 +92,22 @@ def _summary_need(prepared: Prepared, plan: Plan, count: CountTokens) -> Summary
     options, turns = prepared.options, prepared.turns
     if len(plan.turns) >= len(turns):
         return SummaryReason.NOT_NEEDED
-    if options.history_strategy is HistoryStrategy.TRUNCATE:
-        return SummaryReason.DISABLED
-    cap = min(options.summary_max_tokens, int(plan.history_room * SUMMARY_SHARE))
-    if cap < _SUMMARY_MIN:
+    truncate = options.history_strategy is HistoryStrategy.TRUNCATE
+    if truncate or prepared.request.earlier.missing:
+        return SummaryReason.DISABLED if truncate else SummaryReason.INCOMPLETE
+    heading = summary_heading(prepared.frame, count)
+    cap = summary_cap(options, plan.history_room)
+    if cap < SUMMARY_MIN:
         return SummaryReason.NO_ROOM
-    heading = count(summary_piece("", prepared.frame))
     newest = turns[-max(1, options.verbatim_turns) :]
     kept = fit_turns(newest, plan.history_room - cap - heading, prepared.frame, count).turns
+    if plan.floor_turn is not None and not kept:
+        return SummaryReason.NO_ROOM
     verbatim = turns[-max(1, len(kept))]
     first = verbatim.said[0].index
     if first == 0:
         return SummaryReason.NOT_NEEDED
-    return SummaryNeed(prepared.request.history[:first], cap, prepared.language)
+    return SummaryNeed(prepared.request.history[:first], cap, prepared.language, prepared.request.earlier.summary)
 
 
 def _citations(request: Request, plan: Plan) -> tuple[Citation, ...]:
@@ -122,7 +123,7 @@ def _render(prepared: Prepared, plan: Plan, count: CountTokens) -> Rendered:
         *(said.message for turn in plan.turns for said in turn.said),
         Message(Role.USER, question),
     )
-    text = render_text(messages)
+    text = render_text(prepared.system_piece, messages)
     total = sum(message_tokens(message, count) for message in messages) + PRIMING_TOKENS
     return Rendered(messages, text, total, count(text))
 

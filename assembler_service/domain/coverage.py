@@ -11,14 +11,21 @@ from typing import Final
 import regex
 
 _CODE: Final = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|`[^`\n]*`", re.DOTALL)
-_HEADING: Final = re.compile(r"^\s*(?:#{1,6}\s.*|[-*_=|:\s]+)$", re.MULTILINE)
+_HEADING: Final = re.compile(r"^[^\S\n]*+(?:#{1,6}\s.*|[-*_=|:\t\r ]++$|$)", re.MULTILINE)
 _NUMBERS: Final = r"\s*\^?\d{1,9}(?:\s*[,，、;；\-–—~～]\s*\^?\d{1,9})*\s*"
 _MARK: Final = re.compile(rf"(?<!\\)[\[［【]({_NUMBERS})[\]］】]")
-_NO_END: Final = r"(?<!^\s*\d{1,2})(?<!\b(?:e\.g|i\.e|etc|vs|cf|mr|mrs|ms|dr|st|fig|no|approx))"
-"""Before a full stop that ends no sentence: the number of a list, an abbreviation."""
-_STOP: Final = r"[.!?]+(?=[\s\"'”’)\]*\[［【]|$)|[。！？；…]+"
-_AFTER: Final = rf"[\"'”’」』）)*]*(?:\s?[\[［【]{_NUMBERS}[\]］】])*"
-_END: Final = regex.compile(rf"(?:{_NO_END}(?:{_STOP})|\n+){_AFTER}", regex.MULTILINE | regex.IGNORECASE)
+_NO_END: Final = (
+    r"(?<![.!?])(?<!^[^\S\n]*\d{1,2})(?<!\b(?:e\.g|i\.e|etc|vs|cf|mr|mrs|ms|dr|st|fig|approx))(?<!\bno(?=\.\s?\d))"
+)
+"""Before a full stop that ends no sentence: the number of a list, an abbreviation. Nor does one begin within a run."""
+_STOP: Final = r"[.!?]++(?=[\s\"'”’)\]*\[［【]|$)|[。！？]++|(?<!…)…++(?=[\s\"'”’」』）)\[［【]|$)"
+"""A semicolon parts a sentence, Chinese or English, and an ellipsis within a line may: only what follows tells."""
+_MARKS: Final = rf"(?:[^\S\n]?[\[［【]{_NUMBERS}[\]］】])"
+_AFTER: Final = rf"[\"'”’」』）)*]*+{_MARKS}*+(?:\s*+{_MARKS}++(?=[^\S\n]*+(?:\n|\Z)))?"
+"""Marks after a stop, or alone on a line after it, are that sentence's; before words, the next one's."""
+_END: Final = regex.compile(
+    rf"(?:{_NO_END}(?:{_STOP}){_AFTER}|\n++(?:{_MARKS}++(?=[^\S\n]*+(?:\n|\Z)))?)", regex.MULTILINE | regex.IGNORECASE
+)
 _LETTER: Final = regex.compile(r"[\p{L}\p{N}]")
 _RANGE_MAX: Final = 50
 """A range of more numbers is taken as its two ends: nobody cites fifty sources at once."""

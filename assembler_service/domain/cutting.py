@@ -11,7 +11,7 @@ from typing import Final
 import regex
 
 _SENTENCE: Final = regex.compile(
-    r"""(?:[.!?]+["'”’)\]]*(?=\s|$)|[。！？；…]+["'”’」』）】》]*|\n)(?![\p{M}\u200d\ufe0e\ufe0f\U000E0020-\U000E007F])"""
+    r"""(?:(?<![.!?])[.!?]++["'”’)\]]*+(?=\s|$)|(?<![。！？；…])[。！？；…]++["'”’」』）】》]*+|\n)(?![\p{M}\u200d\ufe0e\ufe0f\U000E0020-\U000E007F])"""
 )
 _WORD: Final = regex.compile(r"(?<=\S)(?=\s)|(?<=[，、：,;:])(?![\p{M}\u200d\ufe0e\ufe0f])|(?<=\p{Han})(?=\p{Han})")
 _CLUSTER: Final = regex.compile(r"\X")

@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from assembler_service.domain.cutting import cut_head
 from assembler_service.domain.duplicates import Kept
+from assembler_service.domain.earlier import stored_summary
 from assembler_service.domain.history import Fit, fit_turns
 from assembler_service.domain.layout import (
     Words,
@@ -83,7 +84,7 @@ class Filling:
         return self._prepared.frame
 
     def fill(self, summary: PlacedSummary | None = None) -> Plan:
-        """The plan. With a summary, the turns it covers are not tried."""
+        """The plan. With a summary, the turns it covers are not tried; without one, the stored one stands in front."""
         options, turns = self._options, self._turns_after(summary)
         profile = self._profile()
         floor = self._turns_floor(turns)
@@ -91,8 +92,9 @@ class Filling:
         self._fill_sources()
         self._fill_computations()
         self._fill_memories(options.memory_max_tokens, floor=False)
-        history_room, kept = self._fill_history(turns, floor, summary)
-        if options.overflow is Overflow.ELASTIC:
+        history_room, kept, summary = self._fill_history(turns, floor, summary)
+        least = kept if kept.tokens < floor.tokens else floor
+        if self._elastic(options.memory_max_tokens):
             self._fill_memories(None, floor=False)
         return Plan(
             profile=profile,
@@ -101,7 +103,7 @@ class Filling:
             memories=tuple(sorted(self._memories, key=lambda memory: self._prepared.memory_rank[memory.index])),
             summary=summary,
             turns=kept.turns,
-            floor_turn=floor.turns[-1] if floor.turns else None,
+            floor_turn=least.turns[-1] if least.turns else None,
             history_room=history_room,
             reasons=MappingProxyType(self._reasons),
         )
@@ -120,6 +122,11 @@ class Filling:
         if block in _AUX and cap is not None:
             room = min(room, self._options.aux_total_tokens - sum(self._used[other] for other in _AUX))
         return max(0, room)
+
+    def _elastic(self, cap: int) -> bool:
+        """Whether a stream with this limit takes what is left over: a limit of 0 leaves it out, whatever is left."""
+        options = self._options
+        return options.overflow is Overflow.ELASTIC and cap > 0 and options.aux_total_tokens > 0
 
     def _why(self, block: Block, cap: int | None) -> Reason:
         """Which limit it was that stopped a block."""
@@ -195,7 +202,7 @@ class Filling:
             heading = source_heading(len(self._sources) + 1, self._prepared.request.sources[index])
             placed = self._fit_source(index, heading, text, room)
             reason = self._why(Block.SOURCES, cap)
-            if placed is not None and kept.says(text):
+            if placed is not None and kept.says(text if placed.whole else placed.piece.removeprefix(heading)):
                 placed, reason = None, Reason.DUPLICATE
             if placed is None or not placed.whole:
                 self._reasons[Block.SOURCES, index] = reason
@@ -211,7 +218,7 @@ class Filling:
             return PlacedSource(index, piece, tokens, whole=True)
         cut = self._frame.cut
         least = self._count(source_piece(heading, cut)) + SOURCE_CUT_MIN
-        if room < least or is_structured(text):
+        if room < least or is_structured(self._prepared.request.sources[index].text.strip()):
             return None
         kept = cut_head(text, room, lambda part: self._count(source_piece(heading, part + cut)), least)
         if kept is None:
@@ -239,17 +246,27 @@ class Filling:
                 self._computations.append(PlacedComputation(index, title, paragraphs, keep))
                 self._spend(Block.COMPUTATIONS, tokens(keep) + extra)
 
-    def _fill_history(self, turns: Sequence[Turn], floor: Fit, summary: PlacedSummary | None) -> tuple[int, Fit]:
-        """The room of the history and what is kept in it, never less than its floor."""
-        elastic = self._options.overflow is Overflow.ELASTIC
-        cap = None if elastic else self._options.history_max_tokens
+    def _fill_history(
+        self, turns: Sequence[Turn], floor: Fit, summary: PlacedSummary | None
+    ) -> tuple[int, Fit, PlacedSummary | None]:
+        """The room of the history, what is kept in it, and the summary in front of that.
+
+        Without a summary that is never less than the floor; beside one the last turn may be cut shorter: both have to
+        share the room, or sources would have to make more.
+        """
+        cap: int | None = self._options.history_max_tokens
+        if self._elastic(self._options.history_max_tokens):
+            cap = None
         room = self._room(Block.HISTORY, cap) + floor.tokens
+        if summary is None:
+            summary = stored_summary(self._prepared, room, self._count)
         head = 0 if summary is None else self._count(summary.piece)
         fit = fit_turns(turns, room - head, self._frame, self._count)
-        fit = fit if fit.tokens >= floor.tokens else floor
+        if floor.turns and not fit.turns:  # what was said last is worth more than a summary of what was said before
+            summary, head, fit = None, 0, floor
         self._reasons[Block.HISTORY, 0] = self._why(Block.HISTORY, cap)
         self._spend(Block.HISTORY, fit.tokens + head - floor.tokens)
-        return room, fit
+        return room, fit, summary
 
 
 def most(total: int, measure: Callable[[int], int], room: int) -> int:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from assembler_service.domain.model import Computation, Language, MemoryItem, MemoryType, Message, Source, ToolCall
-from assembler_service.domain.text import clean, escape, one_line
+from assembler_service.domain.text import clean, escape, is_structured, not_a_heading, one_line
 
 _TITLE_CHARS: Final = 200
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -105,8 +105,12 @@ def source_piece(heading: str, text: str) -> str:
 
 
 def computation_paragraphs(computation: Computation) -> tuple[str, ...]:
-    """The paragraphs that are kept or left out whole; one of more than 1,200 characters falls apart into its lines."""
+    """The paragraphs that are kept or left out whole; one of more than 1,200 characters falls apart into its lines.
+    JSON is one.
+    """
     text = escape(clean(computation.text))
+    if is_structured(computation.text.strip()):
+        return (text,)
     parts: list[str] = []
     for paragraph in text.split("\n\n"):
         parts += paragraph.split("\n") if len(paragraph) > 1200 else [paragraph.strip("\n")]
@@ -167,13 +171,23 @@ def tool_calls_json(calls: Sequence[ToolCall]) -> str:
     return json.dumps(shape, ensure_ascii=False)
 
 
-def render_text(messages: Sequence[Message]) -> str:
-    """The messages as one text: a line with the role (and the call a tool answers), then what is said."""
+def render_text(system: str, messages: Sequence[Message]) -> str:
+    """The messages as one text: a line with the role (and the call a tool answers), then what is said.
+
+    What others said cannot feign such a line. `system`, with which the first message begins, and the question, which is
+    the last one, are the caller's own and stand as they are.
+    """
+    *others, question = messages
     parts = []
     for message in messages:
+        content = message.content
+        if message is others[0]:
+            content = system + not_a_heading(content.removeprefix(system))
+        elif message is not question:
+            content = not_a_heading(content)
         calls = tool_calls_json(message.tool_calls)
-        said = "\n".join(part for part in (message.content, calls) if part)
-        heading = f"{message.role.value} {message.tool_call_id}".rstrip()
+        said = "\n".join(part for part in (content, calls) if part)
+        heading = " ".join((message.role.value, *message.tool_call_id.split()))
         parts.append(f"{heading}:\n{said}\n")
     return "\n".join(parts)
 

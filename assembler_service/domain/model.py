@@ -108,7 +108,7 @@ class Reason(IntEnum):
 
 
 class SummaryReason(IntEnum):
-    """Why there is no summary; NONE where there is one."""
+    """Why there is no summary, or why a stored one had to do; NONE where there is one that tells all it should."""
 
     NONE = 0
     NOT_NEEDED = 1
@@ -124,6 +124,7 @@ class SummaryReason(IntEnum):
     NOT_SHORTER = 11
     LANGUAGE = 12
     INVENTED = 13
+    INCOMPLETE = 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +204,18 @@ class Options:
         return max(0, int(self.total_max_tokens * (1.0 - self.safety_margin)))
 
 
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """What came before the first message of `history`, where the conversation is stored elsewhere."""
+
+    summary: str = ""
+    """The summary that is stored; empty = none is."""
+    messages: int = 0
+    """How many messages it stands for."""
+    missing: int = 0
+    """How many messages after those could not be had: a new summary would stand for what nobody read."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """Everything that might be in the prompt. `history` is oldest first and holds no system messages."""
@@ -214,6 +227,7 @@ class Request:
     computations: tuple[Computation, ...] = ()
     memories: tuple[MemoryItem, ...] = ()
     history: tuple[Message, ...] = ()
+    earlier: Earlier = Earlier()
     options: Options = field(default_factory=Options)
 
 
@@ -230,13 +244,15 @@ class Summary:
 class SummaryNeed:
     """What a summary would have to tell, and in how many tokens (`cap`, without its heading).
 
-    `covered` are the oldest messages of `request.history`, from the first on.
+    `covered` are the oldest messages of `request.history`, from the first on. `previous` is the stored summary of what
+    came before them, whole: the new one tells both.
     """
 
     covered: tuple[Message, ...]
     cap: int
     language: Language
     """ZH or EN: the language of the frame. The summary is to be in the language of the conversation itself."""
+    previous: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +290,7 @@ class ItemReport:
 
 @dataclass(frozen=True, slots=True)
 class SummaryReport:
-    """What became of the summary. `tokens` includes its heading."""
+    """What became of the summary. `tokens` includes its heading; `covered_messages` those a stored one stands for."""
 
     used: bool = False
     cached: bool = False

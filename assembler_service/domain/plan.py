@@ -59,10 +59,14 @@ class PlacedProfile:
 
 @dataclass(frozen=True, slots=True)
 class PlacedSummary:
-    """The summary of the first `covered` messages."""
+    """The summary of the first `covered` messages, and of what came before them.
+
+    `stored`: it is the stored one, of what came before alone.
+    """
 
     piece: str
     covered: int
+    stored: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,8 @@ class Prepared:
     memory_pieces: tuple[str, ...]
     memory_order: tuple[int, ...]
     memory_rank: dict[int, int]
+    earlier_text: str
+    """The stored summary."""
     turns: tuple[Turn, ...]
     left_out: dict[tuple[Block, int], Reason]
     """Items that are not tried at all."""
@@ -73,6 +75,7 @@ def prepare(request: Request) -> Prepared:
         memory_pieces=pieces,
         memory_order=memory_order,
         memory_rank={index: rank for rank, index in enumerate(memory_order)},
+        earlier_text=escape(clean(request.earlier.summary)),
         turns=turns,
         left_out=left_out,
         left_out_messages={index: Reason.UNPAIRED if pair else Reason.EMPTY for index, pair in unpaired.items()},
@@ -80,12 +83,14 @@ def prepare(request: Request) -> Prepared:
 
 
 def frame_language(request: Request) -> Language:
-    """ZH or EN: as asked, else that of the question, of the newest message with letters, of the system prompt."""
+    """ZH or EN: as asked, else that of the question, of the newest message with letters, of the stored summary, of the
+    system prompt.
+    """
     asked = request.options.language
     if asked is not Language.AUTO:
         return asked
     said = (message.content for message in reversed(request.history))
-    return detect_language((request.question, *said, request.system_prompt))
+    return detect_language((request.question, *said, request.earlier.summary, request.system_prompt))
 
 
 def _left_out(

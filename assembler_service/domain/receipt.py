@@ -17,6 +17,7 @@ from assembler_service.domain.layout import (
     question_content,
     source_heading,
     source_piece,
+    summary_piece,
 )
 from assembler_service.domain.model import (
     MESSAGE_TOKENS,
@@ -24,7 +25,9 @@ from assembler_service.domain.model import (
     Block,
     BlockReport,
     CountTokens,
+    HistoryStrategy,
     ItemReport,
+    Layout,
     Message,
     Reason,
     Report,
@@ -35,6 +38,11 @@ from assembler_service.domain.model import (
 )
 from assembler_service.domain.plan import Plan
 from assembler_service.domain.prepared import Prepared
+
+_LAST = (Block.SUMMARY, Block.HISTORY, Block.QUESTION, Block.FRAME)
+_SOURCES_FIRST = (Block.SYSTEM, Block.SOURCES, Block.COMPUTATIONS, Block.MEMORIES, Block.PROFILE, *_LAST)
+_CACHE_FRIENDLY = (Block.SYSTEM, Block.PROFILE, Block.MEMORIES, Block.SOURCES, Block.COMPUTATIONS, *_LAST)
+"""Blocks as they follow each other in the prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +65,31 @@ def write_report(prepared: Prepared, plan: Plan, rendered: Rendered, summary: Su
         *_history_items(prepared, plan, count),
     )
     blocks = _blocks(prepared, plan, rendered, items, count)
-    told = plan.summary
     return Report(
         total=rendered.total,
         limit=prepared.options.limit,
         blocks=blocks,
         items=items,
-        summary=SummaryReport(reason=SummaryReason.NO_ROOM if summary.text else summary.reason)
-        if told is None
-        else SummaryReport(True, summary.cached, count(told.piece), told.covered, SummaryReason.NONE),
+        summary=_summary(prepared, plan, summary, count),
+    )
+
+
+def _summary(prepared: Prepared, plan: Plan, summary: Summary, count: CountTokens) -> SummaryReport:
+    told, earlier = plan.summary, prepared.request.earlier
+    if told is None:
+        reason = summary.reason
+        if summary.text or (prepared.earlier_text and reason is SummaryReason.NOT_NEEDED):
+            truncate = prepared.options.history_strategy is HistoryStrategy.TRUNCATE
+            reason = SummaryReason.DISABLED if truncate else SummaryReason.NO_ROOM
+        return SummaryReport(reason=reason)
+    # Where the stored one stands alone, the reason says why it did not grow; that it need not is none.
+    grown = not told.stored or summary.reason is SummaryReason.NOT_NEEDED
+    return SummaryReport(
+        used=True,
+        cached=told.stored or summary.cached,
+        tokens=count(told.piece),
+        covered_messages=earlier.messages + told.covered,
+        reason=SummaryReason.NONE if grown else summary.reason,
     )
 
 
@@ -163,13 +187,16 @@ def _blocks(
         given[item.block] += item.given
     for block in (Block.SYSTEM, Block.QUESTION, Block.SUMMARY, Block.FRAME):
         given[block] = kept[block]
+    if prepared.earlier_text and (plan.summary is None or plan.summary.stored):
+        given[Block.SUMMARY] = count(summary_piece(prepared.earlier_text, prepared.frame))
     options = prepared.options
     caps = {
         Block.PROFILE: PROFILE_MAX,
         Block.SOURCES: options.sources_max_tokens,
         Block.COMPUTATIONS: options.computations_max_tokens,
         Block.MEMORIES: options.memory_max_tokens,
-        Block.SUMMARY: options.summary_max_tokens,
+        Block.SUMMARY: options.summary_max_tokens + (count(summary_piece("", prepared.frame)) if plan.summary else 0),
         Block.HISTORY: options.history_max_tokens,
     }
-    return tuple(BlockReport(block, given[block], kept[block], caps.get(block)) for block in Block)
+    order = _CACHE_FRIENDLY if options.layout is Layout.CACHE_FRIENDLY else _SOURCES_FIRST
+    return tuple(BlockReport(block, given[block], kept[block], caps.get(block)) for block in order)

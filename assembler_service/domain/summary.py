@@ -43,17 +43,23 @@ _NOTHING: Final = re.compile(
 )
 
 
-def prefix_keys(messages: Sequence[Message]) -> list[str]:
+def prefix_keys(messages: Sequence[Message], *before: str) -> list[str]:
     """Names of the first message, of the first two, and so on: equal messages have equal keys, in every process.
 
-    The last one names all of them. One pass over the text.
+    The last one names all of them. `before`: what came before them, if anything. One pass over the text.
     """
     digest = hashlib.blake2b(digest_size=16)
+
+    def add(part: str) -> None:
+        raw = part.encode("utf-8", "surrogatepass")
+        digest.update(len(raw).to_bytes(8, "big") + raw)
+
+    for part in before:
+        add(part)
     keys = []
     for message in messages:
         for part in (message.role, message.content, message.tool_call_id, tool_calls_json(message.tool_calls)):
-            raw = part.encode("utf-8", "surrogatepass")
-            digest.update(len(raw).to_bytes(8, "big") + raw)
+            add(part)
         keys.append(digest.hexdigest())
     return keys
 

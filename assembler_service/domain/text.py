@@ -27,13 +27,17 @@ _CONTROLS: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _WIDE_GAP: Final = re.compile(r"[^\S\n]{64,}")
 _BLANKS: Final = " " * 64
 _TALL_GAP: Final = re.compile(r"\n(?:[^\S\n]*\n){3,}")
-_GAP: Final = r"[\s\u200b-\u200f\u2060\ufeff]*"  # blanks, and what cannot be seen
-_MARK: Final = re.compile(rf"[\[［【〔]({_GAP}\^?{_GAP}\d+(?:[\s,，、;；\-–—~～]+\d+)*{_GAP})[\]］】〕]")
-_TAG: Final = re.compile(rf"[<＜](?={_GAP}[/／]?{_GAP}(?:{'|'.join(TAGS)})\b)", re.IGNORECASE)
-_SPECIAL: Final = re.compile(r"<(?=\|[^|<>\s]{1,40}\|>)")
+# Possessive, here and below: what a repetition took it never gives back. A long run that leads nowhere would otherwise
+# be tried from each of its ends, and 100,000 blanks after a "[" would stand the whole server still for minutes.
+_GAP: Final = r"[\s\u200b-\u200f\u2060\ufeff]*+"  # blanks, and what cannot be seen
+_MARK: Final = re.compile(rf"[\[［【〔]({_GAP}(?:\^{_GAP})?\d++(?:[\s,，、;；\-–—~～]++\d++)*+{_GAP})[\]］】〕]")
+_TAG: Final = re.compile(rf"[<＜](?={_GAP}(?:[/／]{_GAP})?(?:{'|'.join(TAGS)})\b)", re.IGNORECASE)
+_SPECIAL: Final = re.compile(r"<(?=[|｜][^|｜<>\s]{1,40}[|｜]>)")
 _NOTES: Final = re.compile(
-    r"【(较早对话摘要)】|\[(summary of the earlier conversation)\]|-{3,}(?=\s*[（(])", re.IGNORECASE
+    r"【(较早对话摘要)】|\[(summary of the earlier conversation)\]|(?<!-)-{3,}+(?=\s*+[（(])", re.IGNORECASE
 )
+_SPEAKER: Final = re.compile(r"^(?=(?:system|user|assistant|tool(?: [^\n]{1,200})?):[^\S\n]*+$)", re.MULTILINE)
+"""Before a line that reads like the heading of a message in the rendered text."""
 _HAN: Final = regex.compile(r"\p{Han}")
 _WORD: Final = regex.compile(r"[\p{L}--\p{Han}][\p{L}\p{M}]*", regex.V1)
 _LANGUAGE_SAMPLE: Final = 4000
@@ -75,6 +79,11 @@ def escape_tool_result(text: str) -> str:
     if not is_structured(text):
         return escape(text)
     return _SPECIAL.sub(r"\\u003c", _TAG.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+
+
+def not_a_heading(text: str) -> str:
+    r"""A text within the rendered one: a line in it that reads like the heading of a message (`user:`) is `\user:`."""
+    return _SPEAKER.sub(r"\\", text) if ":" in text else text
 
 
 def one_line(text: str, limit: int) -> str:

@@ -23,6 +23,7 @@ from assembler_service.service.desk import Desk
 from assembler_service.service.encodings import APPROXIMATE_MARGIN, Encodings, message_chars
 from assembler_service.service.lookups import LookupReport, Lookups, Wanted
 from assembler_service.service.measures import Measures
+from assembler_service.service.sessions import Session, Sessions
 from shared.context import time_left
 from shared.telemetry import Telemetry
 
@@ -74,6 +75,7 @@ class Assembling:
         *,
         encodings: Encodings,
         lookups: Lookups,
+        sessions: Sessions,
         summarizer: Summarizer | SummaryReason,
         summary_seconds: float,
         desk: Desk,
@@ -84,6 +86,7 @@ class Assembling:
         """`summarizer`: one, or the reason why this deployment has none. `summary_seconds`: the most one may take."""
         self._encodings = encodings
         self._lookups = lookups
+        self._sessions = sessions
         self._summarizer = summarizer
         self._summary_seconds = summary_seconds
         self._desk = desk
@@ -99,23 +102,26 @@ class Assembling:
             margin = APPROXIMATE_MARGIN if approximate else 0.0
         request = replace(call.request, options=replace(call.request.options, safety_margin=margin))
         lookups: tuple[LookupReport, ...] = ()
+        session = None
         if call.lookup is not None:
-            found = await self._lookups.fetch(request.question, call.lookup)
-            lookups = found.reports
+            found = await self._lookups.fetch(request.question, call.lookup, request.options)
+            lookups, session = found.reports, found.session
             request = replace(request, memories=found.memories)
-        made = await self._made(call, request, encoding)
+            if session is not None:
+                request = replace(request, history=session.messages, earlier=session.earlier)
+        made = await self._made(call, request, session, encoding)
         prompt = Prompt(
             id=self._new_id(),
             assembled=made,
             lookups=lookups,
-            degraded=any(lookup.status is not LookupStatus.OK for lookup in lookups)
+            degraded=any(lookup.status is not LookupStatus.OK or lookup.omitted for lookup in lookups)
             or made.report.summary.reason not in NO_FAILURE,
             encoding=encoding,
         )
         self._measures.prompt(prompt.id, made.report, lookups, dry_run=call.dry_run)
         return prompt
 
-    async def _made(self, call: PromptCall, request: Request, encoding: str) -> Assembled:
+    async def _made(self, call: PromptCall, request: Request, session: Session | None, encoding: str) -> Assembled:
         chars = request_chars(request)
         started = time.perf_counter()
         first = self._encodings.chars(encoding, chars)
@@ -133,7 +139,8 @@ class Assembling:
         summary = Summary(reason=SummaryReason.TIMEOUT)
         if seconds > 0:
             with self._telemetry.store_span("summary", covered_messages=len(need.covered), cap=need.cap) as span:
-                summary = await summarizer.summarize(call.caller, need, count, seconds)
+                keep = None if session is None else self._sessions.keep(session, len(need.covered))
+                summary = await summarizer.summarize(call.caller, need, count, seconds, keep)
                 span.set_attribute("outcome", summary.reason.name if not summary.text else "MADE")
                 span.set_attribute("cached", summary.cached)
         if not summary.text:
@@ -151,7 +158,7 @@ class Assembling:
 
 
 def _without_summary(made: Assembled, reason: SummaryReason) -> Assembled:
-    """The prompt with the reason for no summary in its receipt; an empty one without a reason counts as EMPTY."""
+    """The prompt with the reason for no new summary in its receipt; an empty one without a reason counts as EMPTY."""
     said = replace(made.report.summary, reason=reason or SummaryReason.EMPTY)
     return replace(made, report=replace(made.report, summary=said))
 
@@ -166,4 +173,5 @@ def request_chars(request: Request) -> int:
         + sum(len(computation.text) for computation in request.computations)
         + sum(len(memory.content) for memory in request.memories)
         + sum(map(message_chars, request.history))
+        + len(request.earlier.summary)
     )

@@ -87,6 +87,6 @@ class Measures:
 
 
 def summary_outcome(report: Report) -> str:
-    """USED, CACHED, or why there is none."""
+    """USED, CACHED, or why there is none, or no newer one."""
     summary = report.summary
-    return ("CACHED" if summary.cached else "USED") if summary.used else summary.reason.name
+    return summary.reason.name if summary.reason else "CACHED" if summary.cached else "USED"

@@ -3,7 +3,8 @@
 Owns when the model is asked: never twice at once for the same messages, never while it fails, never again soon for
 messages whose summary was refused. What it may say is decided in `domain.summary`. Texts are kept in this process
 alone, under their caller; a summary covers exactly the messages whose digest it is kept under, so that it can stand for
-no others. Never raises: what goes wrong is a reason.
+no others. That of a stored conversation is stored with it, and no text of it is kept here. Never raises: what goes
+wrong is a reason.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from assembler_service.domain.model import CountTokens, Language, Message, Summary, SummaryNeed, SummaryReason
 from assembler_service.domain.summary import (
@@ -22,6 +23,7 @@ from assembler_service.domain.summary import (
     summary_language,
 )
 from assembler_service.domain.text import escape
+from assembler_service.ports import Keep
 from assembler_service.service.recent import Recent
 from shared.llm import ChatModel, Completion, ModelTimeout, ModelUnavailable
 
@@ -49,6 +51,7 @@ class _Wanted:
     keys: Sequence[str]
     previous: str
     told: int
+    keep: Keep | None = None
 
     @property
     def new(self) -> tuple[Message, ...]:
@@ -77,10 +80,13 @@ class RollingSummarizer:
         self._kept: Recent[tuple[str, str], str] = Recent(cache_entries, cache_seconds, clock)
         self._refused: Recent[tuple[str, str, int], SummaryReason] = Recent(cache_entries, REFUSED_SECONDS, clock)
         self._flights: dict[tuple[str, str, int], asyncio.Task[Summary]] = {}
+        self._storing: set[asyncio.Future[None]] = set()
         self._pause = _Pause(clock)
         self._closed = False
 
-    async def summarize(self, caller: str, need: SummaryNeed, count: CountTokens, seconds: float) -> Summary:
+    async def summarize(
+        self, caller: str, need: SummaryNeed, count: CountTokens, seconds: float, keep: Keep | None = None
+    ) -> Summary:
         """See the port. A call that ends before its summary is made leaves the making under way, for the next one."""
         if not self._enabled:
             return Summary(reason=SummaryReason.DISABLED)
@@ -90,24 +96,33 @@ class RollingSummarizer:
             return Summary(reason=SummaryReason.NOT_NEEDED)
         try:
             async with asyncio.timeout(min(seconds, self._timeout)):
-                return await self._found_or_made(self._model, caller, need, count)
+                return await self._found_or_made(self._model, caller, need, count, keep)
         except TimeoutError:
             return Summary(reason=SummaryReason.TIMEOUT)
         except Exception as error:
             return _unexpected(error)
 
+    @property
+    def busy(self) -> bool:
+        """True while a summary is being made or stored."""
+        return bool(self._flights or self._storing)
+
     async def close(self) -> None:
-        """See the port. Who waits for a summary gets ERROR."""
+        """See the port. Who waits for a summary gets ERROR; one that is being stored is given up."""
         self._closed = True
-        for flight in self._flights.values():
-            flight.cancel()
-        await asyncio.gather(*self._flights.values(), return_exceptions=True)
+        under_way: list[asyncio.Future[Any]] = [*self._flights.values(), *self._storing]
+        for work in under_way:
+            work.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)
         self._kept.clear()
         if self._model is not None:
             await self._model.close()
 
-    async def _found_or_made(self, model: ChatModel, caller: str, need: SummaryNeed, count: CountTokens) -> Summary:
-        keys = await asyncio.to_thread(prefix_keys, need.covered)
+    async def _found_or_made(
+        self, model: ChatModel, caller: str, need: SummaryNeed, count: CountTokens, keep: Keep | None
+    ) -> Summary:
+        before = () if keep is None else (keep.session_id, need.previous)
+        keys = await asyncio.to_thread(prefix_keys, need.covered, *before)
         kept = self._kept.get((caller, keys[-1]))
         if kept is not None and _fits(kept, need, count):
             return Summary(kept, cached=True)
@@ -117,10 +132,11 @@ class RollingSummarizer:
             reason = self._refused.get(place) or self._pause.reason()
             if self._closed or reason:
                 return Summary(reason=reason or SummaryReason.ERROR)
-            previous, told = self._longest_kept(caller, keys)
-            flight = asyncio.ensure_future(self._flight(model, _Wanted(caller, need, keys, previous, told), count))
+            previous, told = self._longest_kept(caller, keys) if keep is None else (need.previous, 0)
+            wanted = _Wanted(caller, need, keys, previous, told, keep)
+            flight = asyncio.ensure_future(self._flight(model, wanted, count))
             self._flights[place] = flight
-            flight.add_done_callback(lambda _: self._flights.pop(place, None))
+            flight.add_done_callback(lambda landed: self._landed(place, landed, keep))
         await asyncio.wait({flight})  # not awaited itself: a caller that gives up must not end it for the others
         if flight.cancelled():
             return Summary(reason=SummaryReason.ERROR)
@@ -128,6 +144,21 @@ class RollingSummarizer:
         if made.text and not _fits(made.text, need, count):  # the others may count in another encoding
             return Summary(reason=SummaryReason.OVER_CAP)
         return made
+
+    def _landed(self, place: tuple[str, str, int], flight: asyncio.Task[Summary], keep: Keep | None) -> None:
+        """Forgets a flight; a summary that is to be stored is there for others until it is."""
+        text = "" if keep is None or flight.cancelled() or self._closed else flight.result().text
+        if keep is None or not text:
+            self._flights.pop(place, None)
+            return
+        storing = asyncio.ensure_future(keep.store(text))
+        self._storing.add(storing)
+
+        def stored(_: asyncio.Future[None]) -> None:
+            self._storing.discard(storing)
+            self._flights.pop(place, None)
+
+        storing.add_done_callback(stored)
 
     def _longest_kept(self, caller: str, keys: Sequence[str]) -> tuple[str, int]:
         """The summary kept for most of the first messages, not all, and how many it tells."""
@@ -154,7 +185,7 @@ class RollingSummarizer:
             self._refused.put((*place, wanted.need.cap), made.reason)
             if wanted.told:  # what it grew from may be the cause: the next one begins anew
                 self._kept.drop((wanted.caller, wanted.keys[wanted.told - 1]))
-        elif len(made.text) <= _KEPT_CHARS:
+        elif wanted.keep is None and len(made.text) <= _KEPT_CHARS:
             self._kept.put(place, made.text)
         return made
 

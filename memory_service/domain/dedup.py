@@ -28,11 +28,13 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """An active memory of the draft's type that the caller may see, with its similarity on the dedup scale."""
+    """An active memory that the caller may see, with its similarity on the dedup scale."""
 
     id: str
     statement: Statement
     similarity: float
+    own_type: bool = True
+    """False = of another type than the draft: it may say the same, and is never replaced by likeness."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +134,8 @@ def _replaceable(
     for other, comparison in compared:
         if other.similarity < policy.update:
             return
+        if not other.own_type:
+            continue
         if policy.conflict_policy == "threshold" and other.similarity < policy.same_meaning:
             yield other, comparison, "as alike as one statement with another value"
         elif comparison.change is Change.STATE and not _apart(draft, other.statement):

@@ -20,10 +20,14 @@ from memory_service.domain.model import (
     ReasonCode,
     Shard,
     Source,
+    Vector,
 )
+from memory_service.domain.person import neutral
 from memory_service.domain.space import EmbeddingSpace
 
 MAX_SUPERSEDES = 5
+_PERSON = 16
+"""Characters by which two forms of one text may differ: its subject, blanks and punctuation."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -53,17 +57,26 @@ class Prepared:
     supersedes: tuple[str, ...] = ()
     inherits_pin: bool = True
     """False where the caller said whether it is pinned."""
+    newer: tuple[str, ...] = ()
+    """Memories it contradicts that were said after it: it is stored as superseded by the first of them."""
+    other: Vector | None = None
+    """Vector of the same statement in the other grammatical person (`person`): the nearer of the two counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavingPolicy:
-    """The thresholds and caps of one moment. `shards` are those the caller may see; None = all."""
+    """The thresholds and caps of one moment. `shards` are those the caller may see; None = all.
+
+    `across_types`: the draft is from an extraction. Layers 1 and 2 look at memories of every type and shard, in either
+    grammatical person, and the draft is as old as the turn it is from.
+    """
 
     dedup: DedupPolicy
     space: EmbeddingSpace | None
     max_active: int
     grace: Micros
     shards: frozenset[Shard] | None = None
+    across_types: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,37 +145,63 @@ def _dated(memory: Memory) -> Statement:
     )
 
 
-def neighbours(active: ActiveSet, memory: Memory, policy: SavingPolicy, floor: float) -> list[Neighbour]:
-    """Active memories of the same type, within the caller's shards, at least `floor` alike on the dedup scale."""
+def neighbours(
+    active: ActiveSet, draft: Prepared, policy: SavingPolicy, floor: float, leave_out: frozenset[str] = frozenset()
+) -> list[Neighbour]:
+    """Active memories of the same type (or of all), within the caller's shards, at least `floor` alike on the dedup
+    scale."""
+    memory = draft.memory
     if memory.vector is None or policy.space is None or memory.space != active.space:
         return []
     cosines = active.cosines(memory.vector)
-    fits = active.mask(types=frozenset({memory.type}), shards=policy.shards) & ~np.isnan(cosines)
+    if draft.other is not None:
+        cosines = np.maximum(cosines, active.cosines(draft.other))
+    types = frozenset[MemoryType]() if policy.across_types else frozenset({memory.type})
+    fits = active.mask(types=types, shards=policy.shards) & ~np.isnan(cosines)
     fits &= cosines >= policy.space.raw_dedup(floor) - 1e-6
     rows = [int(row) for row in np.flatnonzero(fits) if active.ids[row] != memory.id]
+    rows = [row for row in rows if active.ids[row] not in leave_out]
     if not rows:
         return []
     alike = policy.space.dedup_similarity(cosines[rows])
+    found = [active.memories[active.ids[row]] for row in rows]
     return [
-        Neighbour(active.ids[row], _dated(active.memories[active.ids[row]]), float(similarity))
-        for row, similarity in zip(rows, alike, strict=True)
+        Neighbour(other.id, _dated(other), float(similarity), other.type is memory.type)
+        for other, similarity in zip(found, alike, strict=True)
     ]
 
 
-def judge(active: ActiveSet, draft: Prepared, policy: SavingPolicy) -> Decision:
-    """The decision table over the user's active memories."""
+def judge(
+    active: ActiveSet, draft: Prepared, policy: SavingPolicy, leave_out: frozenset[str] = frozenset()
+) -> Decision:
+    """The decision table over the user's active memories, but those to leave out."""
     exact = active.by_hash.get(draft.memory.content_hash)
-    if exact == draft.memory.id:
+    if exact is None and policy.across_types:
+        exact = _said_already(active, draft.memory, leave_out)
+    if exact == draft.memory.id or exact in leave_out:
         exact = None
     floor = min(policy.dedup.update, policy.dedup.same_meaning)
-    near = [] if exact else neighbours(active, draft.memory, policy, floor)
-    return decide(statement_of(draft.memory, cut=draft.cut), exact, near, policy.dedup)
+    near = [] if exact else neighbours(active, draft, policy, floor, leave_out)
+    statement = _dated(draft.memory) if policy.across_types else statement_of(draft.memory)
+    return decide(replace(statement, cut=draft.cut), exact, near, policy.dedup)
+
+
+def _said_already(active: ActiveSet, draft: Memory, leave_out: frozenset[str]) -> str | None:
+    """An active memory of any type and shard that is this text, in either person, of the same event."""
+    wanted = ""
+    for other in active.memories.values():
+        if other.event_key != draft.event_key or abs(len(other.content) - len(draft.content)) > _PERSON:
+            continue
+        wanted = wanted or neutral(draft.content)
+        if other.id not in leave_out and neutral(other.content) == wanted:
+            return other.id
+    return None
 
 
 def save(changes: Changes, draft: Prepared, policy: SavingPolicy) -> Verdict:
     """Decides on one draft and notes the changes. NotActive when `supersedes` names a retired memory."""
-    if draft.supersedes:
-        return _correct(changes, draft)
+    if draft.newer or draft.supersedes:
+        return _late(changes, draft) if draft.newer else _correct(changes, draft, policy)
     decision = judge(changes.current, draft, policy)
     matched, similarity = decision.matched_id, decision.similarity
     if decision.outcome is Outcome.DUPLICATE and matched is not None:
@@ -218,13 +257,34 @@ def _heir(changes: Changes, draft: Prepared, replaced: Sequence[str]) -> Memory:
     return replace(draft.memory, pinned=draft.memory.pinned or inherited)
 
 
-def _correct(changes: Changes, draft: Prepared) -> Verdict:
-    """An explicit correction: what the caller names is retired; likeness is not asked."""
+def _late(changes: Changes, draft: Prepared) -> Verdict:
+    """What was true before something newer: it is kept, and is not active."""
+    newer = changes.current.memories[draft.newer[0]]
+    memory = changes.insert(_superseded_already(draft.memory, newer, changes.now))
+    for id in draft.supersedes:
+        changes.supersede(id, memory)
+    return Verdict(
+        outcome=Outcome.ADDED,
+        code=ReasonCode.OLDER,
+        reason=f"Said before {newer.id}, which it contradicts; stored as superseded by it.",
+        memory_id=memory.id,
+        matched_id=newer.id,
+        superseded_ids=draft.supersedes,
+    )
+
+
+def _correct(changes: Changes, draft: Prepared, policy: SavingPolicy) -> Verdict:
+    """An explicit correction: what the caller names is retired; likeness is asked of the others only, and only where
+    it is a model that names."""
     for id in draft.supersedes:
         if id not in changes.current.memories:
             known = changes.memory(id)
             raise NotActive(id, known.superseded_by if known else None)
-    exact = changes.current.by_hash.get(draft.memory.content_hash)
+    exact, code = changes.current.by_hash.get(draft.memory.content_hash), ReasonCode.EXACT
+    if exact is None and policy.across_types:
+        decision = judge(changes.current, draft, policy, frozenset(draft.supersedes))
+        if decision.outcome is Outcome.DUPLICATE:
+            exact, code = decision.matched_id, decision.code
     if exact is not None:
         # The new text is active already: it stays, and the others give way to it.
         keeper = changes.current.memories[exact]
@@ -234,12 +294,11 @@ def _correct(changes: Changes, draft: Prepared) -> Verdict:
         for id in gone:
             changes.supersede(id, keeper)
         changes.accessed.append(exact)
-        reason = "Layer 1, exact: this text is active already" + (
-            "; what it corrects was retired for it." if gone else "."
-        )
+        layer = "1, exact: this text" if code is ReasonCode.EXACT else "2, same meaning: this"
+        reason = f"Layer {layer} is active already" + ("; what it corrects was retired for it." if gone else ".")
         return Verdict(
             outcome=Outcome.DUPLICATE,
-            code=ReasonCode.EXACT,
+            code=code,
             reason=reason,
             memory_id=exact,
             matched_id=exact,

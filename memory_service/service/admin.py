@@ -1,9 +1,10 @@
 """What the operator asks for: settings, jobs, counts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from memory_service.conversation_ports import ExtractionKey, ExtractionRow, Extractions, ExtractionStats
 from memory_service.record import Job, JobKind, Jobs, Outbox, OutboxStats, Upkeep
 from memory_service.service.calls import request_reused
 from memory_service.service.stores import Store, Stores
@@ -21,6 +22,7 @@ class Stats:
     jobs: Mapping[str, int]
     spaces: Mapping[str, int]
     stores: Sequence[Store]
+    extractions: ExtractionStats
 
 
 class Admin:
@@ -35,13 +37,18 @@ class Admin:
         upkeep: Upkeep,
         outbox: Outbox,
         stores: Stores,
+        extractions: Extractions,
+        wake: Callable[[], None],
     ) -> None:
+        """`wake` is called when there are turns to extract again."""
         self._tunables = tunables
         self._jobs = jobs
         self._runner = runner
         self._upkeep = upkeep
         self._outbox = outbox
         self._stores = stores
+        self._extractions = extractions
+        self._wake = wake
 
     async def settings(self) -> tuple[list[TunableRow], str]:
         """The tunables as they are in the record now."""
@@ -68,6 +75,17 @@ class Admin:
             raise NotFound(f"There is no job {id}.", reason="JOB_NOT_FOUND")
         return job
 
+    async def failed(self, after: ExtractionKey | None, limit: int) -> list[ExtractionRow]:
+        """Dead letters of the extraction, from behind one of them."""
+        return await self._extractions.failed(after, limit)
+
+    async def retry(self, keys: Sequence[ExtractionKey] | None) -> int:
+        """Has dead letters (None = all) tried again; answers how many."""
+        count = await self._extractions.retry(keys)
+        if count:
+            self._wake()
+        return count
+
     async def stats(self) -> Stats:
         """Counts, taken one after the other: they need not agree to the row."""
         return Stats(
@@ -76,4 +94,5 @@ class Admin:
             await self._jobs.counts(),
             await self._upkeep.spaces(),
             self._stores.all,
+            await self._extractions.stats(),
         )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from memory_service.domain.model import Vector
 from memory_service.domain.space import EmbeddingSpace
+from memory_service.domain.subjects import told
 from memory_service.ports import Embedder, StoreUnavailable
 
 KEEP = 20_000
@@ -53,7 +54,7 @@ class Embeddings:
         found = {key: self._kept[key] for key in keys if key in self._kept}
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
         if missing:
-            raw = await model.embedder.embed_passages(list(missing.values()))
+            raw = await model.embedder.embed_passages([told(text) for text in missing.values()])
             for key, vector in zip(missing, raw, strict=True):
                 found[key] = model.space.passage(vector)
                 self._keep(key, found[key])

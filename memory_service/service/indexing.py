@@ -1,35 +1,42 @@
-"""The outbox worker: makes the vector index agree with the record, one memory at a time.
+"""The outbox worker: makes the vector indexes agree with the record, one memory or piece of a message at a time.
 
-A line of the outbox says which memory to look at, never what to do: the worker reads the row and upserts or deletes. So
-it may come late, twice or out of order. A row that was saved while the embedding model was away gets its vector here,
-and goes through the decision table then.
+A line of the outbox says which row to look at, never what to do: the worker reads the row and upserts or deletes. So
+it may come late, twice or out of order. A memory that was saved while the embedding model was away gets its vector
+here, and goes through the decision table then. Pieces of messages, which have an index of their own, are
+`piece_indexing`'s.
 """
 
 import asyncio
 import contextlib
 import logging
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from memory_service.domain.model import Head, InvalidReason, Memory, Outcome, ReasonCode, Vector
 from memory_service.domain.saving import Prepared, judge
 from memory_service.ports import IndexKey, IndexRow, KeyMissing, StoreUnavailable, VectorIndex
-from memory_service.record import MemoryRow, Outbox, OutboxItem, Record
+from memory_service.record import MemoryRow, Outbox, OutboxItem, Record, VectorKind
 from memory_service.service.calls import Caller, Mutation
 from memory_service.service.embedding import Embeddings
+from memory_service.service.piece_indexing import PieceIndexer, Work
 from memory_service.service.tunables import LiveTunables
 from memory_service.service.vault import Keyring, Unreadable, UserKey, open_memory
 from memory_service.service.writer import HeadMoved, Transaction, Writer
+from shared.failpoints import reach
 
 log = logging.getLogger(__name__)
 
 BATCH = 256
+PIECES = 64
 SECOND = 1_000_000
 LEASE = 60 * SECOND
 IDLE_SECONDS = 1.0
 """How often the worker looks when nobody wakes it: lines of other replicas, and those put off."""
+
+
+Look = Callable[[str, Sequence[OutboxItem], Work], Awaitable[None]]
+"""Sorts a user's lines by what the rows say now."""
 
 
 def index_row(key: UserKey, memory: Memory) -> IndexRow:
@@ -39,18 +46,6 @@ def index_row(key: UserKey, memory: Memory) -> IndexRow:
     return IndexRow(
         key.user_id, memory.id, key.generation, memory.type, memory.shard, memory.happened_at, memory.vector
     )
-
-
-@dataclass(slots=True)
-class _Work:
-    """What one batch asks of the index."""
-
-    upserts: defaultdict[str, list[IndexRow]]
-    deletes: list[IndexKey]
-    settled: list[OutboxItem]
-    """Lines that need nothing more than the index's part."""
-    waiting: list[OutboxItem]
-    """Lines that must wait: their model is away, or their row does not open."""
 
 
 class Indexer:
@@ -66,6 +61,7 @@ class Indexer:
         embeddings: Embeddings,
         tunables: LiveTunables,
         index: VectorIndex | None,
+        pieces: PieceIndexer,
         wake: asyncio.Event,
     ) -> None:
         self._record = record
@@ -75,6 +71,7 @@ class Indexer:
         self._embeddings = embeddings
         self._tunables = tunables
         self._index = index
+        self._pieces = pieces
         self._wake = wake
 
     async def run(self) -> None:
@@ -95,22 +92,34 @@ class Indexer:
                 self._wake.clear()
 
     async def step(self) -> bool:
-        """One batch; answers whether there was something to do."""
-        items = await self._outbox.claim(BATCH, LEASE)
+        """A batch of memories and one of pieces; answers whether there was something to do.
+
+        Memories first, and few pieces at a time: a long message must not hold up what was saved meanwhile.
+        """
+        memories = await self._batch(VectorKind.MEMORY, BATCH, self._look, self._index)
+        pieces = await self._batch(VectorKind.PIECE, PIECES, self._pieces.look, self._pieces.index)
+        return memories or pieces
+
+    async def _batch(self, kind: VectorKind, limit: int, look: Look, index: VectorIndex | None) -> bool:
+        """Lines of one kind; answers whether there were some, and none that must wait."""
+        items = await self._outbox.claim(limit, LEASE, kind)
         if not items:
             return False
-        work = _Work(defaultdict(list), [], [], [])
+        await reach("index.claimed")
+        work = Work()
         by_user: defaultdict[str, list[OutboxItem]] = defaultdict(list)
         for item in items:
             by_user[item.user_id].append(item)
         for user_id, lines in by_user.items():
-            await self._look(user_id, lines, work)
+            await look(user_id, lines, work)
         try:
-            await self._tell_index(work)
+            if index is not None:
+                await work.tell(index)
         except StoreUnavailable as error:
             log.warning("vectors wait for the index: %s", error)
             await self._postpone(work.settled)
         else:
+            await reach("index.written")
             if work.settled:
                 await self._outbox.settle(work.settled)
         await self._postpone(work.waiting)
@@ -123,7 +132,7 @@ class Indexer:
         for delay, some in by_delay.items():
             await self._outbox.postpone(some, delay)
 
-    async def _look(self, user_id: str, lines: Sequence[OutboxItem], work: _Work) -> None:
+    async def _look(self, user_id: str, lines: Sequence[OutboxItem], work: Work) -> None:
         """Sorts a user's lines by what the rows say now."""
         head = await self._record.head(user_id)
         rows: dict[str, MemoryRow] = {}
@@ -153,7 +162,7 @@ class Indexer:
         if head is not None and bare:
             await self._embed(head, bare, work)
 
-    async def _embed(self, head: Head, bare: Sequence[tuple[OutboxItem, Memory]], work: _Work) -> None:
+    async def _embed(self, head: Head, bare: Sequence[tuple[OutboxItem, Memory]], work: Work) -> None:
         """Gives rows their vectors; each comes back through the outbox, with its vector, to be indexed."""
         memories = [memory for _, memory in bare]
         try:
@@ -190,17 +199,6 @@ class Indexer:
             return {}
 
         await self._writer.run(caller, Mutation("attach"), plan, new_in=space, prepared_for=space)
-
-    async def _tell_index(self, work: _Work) -> None:
-        if self._index is None:
-            return
-        for space, rows in work.upserts.items():
-            await self._index.upsert(space, rows)
-        others = await self._index.spaces() if work.deletes or work.upserts else []
-        for space in others:
-            moved = [IndexKey(r.user_id, r.memory_id) for s, rows in work.upserts.items() if s != space for r in rows]
-            if work.deletes or moved:
-                await self._index.delete(space, [*work.deletes, *moved])
 
 
 def _compare(tx: Transaction, late: Memory, matched: Memory, outcome: Outcome, code: ReasonCode) -> None:

@@ -17,6 +17,7 @@ from memory_service.domain.keywords import asks_nothing, identifiers, rare_names
 from memory_service.domain.kinds import keyword_scores
 from memory_service.domain.model import Degraded, Head, Leg, Memory, MemoryType, Micros, Shard, Vector
 from memory_service.domain.ranking import Candidate, Ranked, RankingPolicy, rank, shortlist
+from memory_service.domain.subjects import about_others, chinese, of_self, one_question
 from memory_service.ports import Clock, IndexHit, IndexQuery, StoreUnavailable, VectorIndex
 from memory_service.record import Outbox, Record
 from memory_service.service.access import AccessLog
@@ -166,7 +167,8 @@ class Recall:
             except StoreUnavailable as error:
                 log.debug("meaning is compared exactly: %s", error)
                 dense.degraded.add(Degraded.INDEX)
-        dense.similarities = np.where(fits, space.recall_similarity(cosines), np.nan)
+        likeness = space.recall_similarity(cosines, of_self=of_self(question.query))
+        dense.similarities = np.where(fits, likeness, np.nan)
         return dense
 
     async def _search(self, index: VectorIndex, head: Head, question: Question, vector: Vector) -> list[IndexHit]:
@@ -214,6 +216,8 @@ class Recall:
         named = by_form | rare_names(question.query, active.keywords)
         scores = {id: s for id, s in keyword_scores(question.query, active.keywords).items() if fits[row_of[id]]}
         identified = {id for id in active.keywords.holding(named) if fits[row_of[id]]} if named else set()
+        single, in_chinese = one_question(question.query), chinese(question.query)
+        another = about_others(question.query)
         candidates = []
         for row in shortlist(row_of, dense.similarities, scores, identified, policy):
             memory = active.memories[active.ids[row]]
@@ -228,11 +232,13 @@ class Recall:
                     keyword_score=scores.get(memory.id),
                     identifier_match=memory.id in identified,
                     happened_at=memory.happened_at,
+                    other_subject=single and another(memory.content),
+                    other_language=in_chinese != chinese(memory.content),
                     attribute_match=match is Match.MATCH,
                 )
             )
         near = self._near_duplicates(active, policy)
-        ranked = rank(candidates, policy, self._clock(), question.top_k, bool(by_form), near)
+        ranked = rank(candidates, policy, self._clock(), question.top_k, bool(by_form), near, one_question=single)
         return [_hit(active, found, dense.leg) for found in ranked]
 
     def _near_duplicates(self, active: ActiveSet, policy: RankingPolicy) -> Callable[[str, str], bool] | None:

@@ -20,7 +20,14 @@ from memory_service.domain.space import EmbeddingSpace
 from memory_service.ports import Clock
 from memory_service.record import EtagMismatch, RequestReused, SettingStore
 from memory_service.service.calls import request_reused
-from memory_service.settings import DedupSettings, EvictionSettings, MemorySettings, RecallSettings, RetentionSettings
+from memory_service.settings import (
+    DedupSettings,
+    EvictionSettings,
+    ExtractionSettings,
+    MemorySettings,
+    RecallSettings,
+    RetentionSettings,
+)
 from shared.errors import Aborted, InvalidArgument, Violation
 
 log = logging.getLogger(__name__)
@@ -40,6 +47,7 @@ class Tunables(BaseModel):
     recall: RecallSettings
     eviction: EvictionSettings
     retention: RetentionSettings
+    memory: ExtractionSettings
 
     def saving(self, space: EmbeddingSpace | None, shards: frozenset[Shard] | None) -> SavingPolicy:
         """What a save goes by."""
@@ -76,7 +84,11 @@ class LiveTunables:
 
     def __init__(self, settings: MemorySettings, store: SettingStore, clock: Clock) -> None:
         self._defaults = Tunables(
-            dedup=settings.dedup, recall=settings.recall, eviction=settings.eviction, retention=settings.retention
+            dedup=settings.dedup,
+            recall=settings.recall,
+            eviction=settings.eviction,
+            retention=settings.retention,
+            memory=settings.memory,
         )
         self._store = store
         self._clock = clock

@@ -7,19 +7,18 @@ a job at a time: its lease token goes with every bookmark.
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from uuid_utils import uuid7
 
-from memory_service.ports import Clock, IndexKey, KeyMissing, StoreUnavailable, VectorIndex
-from memory_service.record import Job, JobKind, Jobs, JobState, MemoryRow, Outbox, Upkeep
+from memory_service.ports import Clock, IndexKey, IndexRow, StoreUnavailable
+from memory_service.record import Job, JobKind, Jobs, JobState, Upkeep
+from memory_service.service.corpora import Corpus
 from memory_service.service.embedding import Embeddings
-from memory_service.service.indexing import index_row
 from memory_service.service.reembed import Reembed
-from memory_service.service.vault import Keyring, Unreadable, open_memory
 
 log = logging.getLogger(__name__)
 
@@ -65,20 +64,17 @@ class JobRunner:
         *,
         jobs: Jobs,
         upkeep: Upkeep,
-        outbox: Outbox,
-        keyring: Keyring,
         embeddings: Embeddings,
         reembed: Reembed,
-        index: VectorIndex | None,
+        corpora: Sequence[Corpus],
         clock: Clock,
     ) -> None:
         self._jobs = jobs
         self._upkeep = upkeep
-        self._outbox = outbox
-        self._keyring = keyring
         self._embeddings = embeddings
         self._reembed = reembed
-        self._index = index
+        self._corpora = corpora
+        """Empty = there is no index."""
         self._clock = clock
 
     async def ask(self, kind: JobKind, payload: Mapping[str, Any], actor: str, request_id: str = "") -> Job:
@@ -134,13 +130,6 @@ class JobRunner:
             await self._rebuild(progress)
         await self._reconcile(progress)
 
-    async def _pages(self, progress: Progress, phase: str) -> AsyncIterator[tuple[list[MemoryRow], Mapping[str, Any]]]:
-        """Active rows from the job's bookmark on, where the bookmark is of this phase."""
-        cursor = progress.job.cursor
-        after = (str(cursor["user"]), str(cursor["memory"])) if cursor.get("phase") == phase else ("", "")
-        async for rows in self._upkeep.scan_active(after, PAGE):
-            yield rows, {"phase": phase, "user": rows[-1].user_id, "memory": rows[-1].id}
-
     async def _reembed_all(self, progress: Progress) -> None:
         if progress.job.cursor.get("phase", "reembed") != "reembed":
             return
@@ -151,74 +140,83 @@ class JobRunner:
                 user = head.user_id
                 await progress.advance(0, {"phase": "reembed", "user": user}, reembedded=n)
 
+    async def _expect_all(self, progress: Progress) -> None:
+        await progress.expect(sum([await corpus.count() for corpus in self._corpora]))
+
     async def _rebuild(self, progress: Progress) -> None:
-        """Writes every vector of the record into the index, without the embedding model."""
-        if self._index is None or progress.job.cursor.get("phase") == "reconcile":
+        """Writes every vector of the record into its index, without the embedding model."""
+        if not self._corpora or progress.job.cursor.get("phase") == "reconcile":
             return
         if not progress.job.total:
-            totals = await self._upkeep.totals()
-            await progress.expect(totals["active"])
-        async for rows, cursor in self._pages(progress, "rebuild"):
-            n = await self._write(self._index, rows)
-            await progress.advance(len(rows), cursor, upserted=n)
-
-    async def _write(self, index: VectorIndex, rows: Sequence[MemoryRow]) -> int:
-        by_space: dict[str, list[Any]] = {}
-        for row in rows:
-            if row.embedding is None or row.embedding_space is None:
-                continue
-            try:
-                key = await self._keyring.get(row.user_id, row.generation)
-                by_space.setdefault(row.embedding_space, []).append(index_row(key, open_memory(key, row)))
-            except (Unreadable, KeyMissing) as error:
-                log.error("memory %s cannot be indexed: %s", row.id, error)
-        for space, vectors in by_space.items():
-            await index.upsert(space, vectors)
-        return sum(map(len, by_space.values()))
+            await self._expect_all(progress)
+        begun = str(progress.job.cursor.get("corpus", "")) if progress.job.cursor.get("phase") == "rebuild" else ""
+        for corpus in self._corpora:
+            after = ("", "")
+            if begun:
+                if corpus.name != begun:
+                    continue  # done before the crash
+                after, begun = (str(progress.job.cursor["user"]), str(progress.job.cursor["memory"])), ""
+            async for rows in corpus.scan(after, PAGE):
+                n = await _write(corpus, rows)
+                last = {"user": rows[-1].user_id, "memory": rows[-1].id}
+                await progress.advance(len(rows), {"phase": "rebuild", "corpus": corpus.name, **last}, upserted=n)
 
     async def _reconcile(self, progress: Progress) -> None:
-        """Both ways: what the index holds and the record does not goes; what it lacks comes, through the outbox."""
-        if self._index is None:
+        """Both ways: what an index holds and the record does not goes; what it lacks comes, through the outbox."""
+        if not self._corpora:
             return
-        present: dict[str, np.ndarray[Any, Any]] = {}
         in_use = {*await self._upkeep.spaces(), self._embeddings.current}
-        for space in await self._index.spaces():
-            if space in in_use:
-                present[space] = await self._walk_index(self._index, space, progress)
-            else:
-                await self._index.drop(space)
         if progress.job.kind is JobKind.RECONCILE:
             progress.job = replace(progress.job, done=0)
-            totals = await self._upkeep.totals()
-            await progress.expect(totals["active"])
-        # The walk over the index is not kept, so this phase begins anew after a crash.
-        async for rows in self._upkeep.scan_active(("", ""), PAGE):
-            lacking = [row for row in rows if not _holds(present.get(row.embedding_space or ""), _mark(row))]
-            await self._outbox.enqueue([(row.user_id, row.id) for row in lacking])
-            done = len(rows) if progress.job.kind is JobKind.RECONCILE else 0
-            await progress.advance(done, {"phase": "reconcile"}, missing=len(lacking))
-
-    async def _walk_index(self, index: VectorIndex, space: str, progress: Progress) -> "np.ndarray[Any, Any]":
-        """Removes vectors without an active row of their generation and space; answers the marks of all others."""
-        marks: list[int] = []
-        async for page in index.scan(space):
-            keys = [(key.user_id, key.memory_id) for key, _ in page]
-            active = await self._upkeep.present(keys, space)
-            orphans = [key for key, generation in page if active.get((key.user_id, key.memory_id)) != generation]
-            await self._remove(index, space, orphans)
-            gone = set(orphans)
-            marks += [hash((key.user_id, key.memory_id)) for key, _ in page if key not in gone]
-            await progress.advance(0, progress.job.cursor, removed=len(orphans))
-        return np.sort(np.array(marks, np.int64))
-
-    async def _remove(self, index: VectorIndex, space: str, orphans: Sequence[IndexKey]) -> None:
-        """Deletes, then asks for a second look: a row may have come back between the scan and now."""
-        if orphans:
-            await index.delete(space, orphans)
-            await self._outbox.enqueue([(key.user_id, key.memory_id) for key in orphans])
+            await self._expect_all(progress)
+        for corpus in self._corpora:
+            present: dict[str, np.ndarray[Any, Any]] = {}
+            for space in await corpus.index.spaces():
+                if space in in_use:
+                    present[space] = await _walk_index(corpus, space, progress)
+                else:
+                    await corpus.index.drop(space)
+            # The walk over the index is not kept, so this phase begins anew after a crash.
+            async for rows in corpus.scan(("", ""), PAGE):
+                lacking = [row for row in rows if not _holds(present.get(row.embedding_space or ""), _mark(row))]
+                await corpus.enqueue([(row.user_id, row.id) for row in lacking])
+                done = len(rows) if progress.job.kind is JobKind.RECONCILE else 0
+                await progress.advance(done, {"phase": "reconcile"}, missing=len(lacking))
 
 
-def _mark(row: MemoryRow) -> int:
+async def _write(corpus: Corpus, rows: Sequence[Any]) -> int:
+    """Writes the vectors of some rows; answers how many had one."""
+    by_space: dict[str, list[IndexRow]] = {}
+    for row in rows:
+        if row.embedding_space is not None and (entry := await corpus.entry(row)) is not None:
+            by_space.setdefault(row.embedding_space, []).append(entry)
+    for space, entries in by_space.items():
+        await corpus.index.upsert(space, entries)
+    return sum(map(len, by_space.values()))
+
+
+async def _walk_index(corpus: Corpus, space: str, progress: Progress) -> "np.ndarray[Any, Any]":
+    """Removes vectors without a row of their generation and space; answers the marks of all others."""
+    marks: list[int] = []
+    async for page in corpus.index.scan(space):
+        keys = [(key.user_id, key.memory_id) for key, _ in page]
+        present = await corpus.present(keys, space)
+        orphans = [key for key, generation in page if present.get((key.user_id, key.memory_id)) != generation]
+        await _remove(corpus, space, orphans)
+        gone = set(orphans)
+        marks += [hash((key.user_id, key.memory_id)) for key, _ in page if key not in gone]
+        await progress.advance(0, progress.job.cursor, removed=len(orphans))
+    return np.sort(np.array(marks, np.int64))
+
+
+async def _remove(corpus: Corpus, space: str, orphans: Sequence[IndexKey]) -> None:
+    """Deletes, then asks for a second look: a row may have come back between the scan and now."""
+    if orphans:
+        await corpus.index.delete(space, orphans)
+        await corpus.enqueue([(key.user_id, key.memory_id) for key in orphans])
+
+
+def _mark(row: Any) -> int:
     """64 bits that stand for a row: 8 bytes a vector, so that ten million fit in memory."""
     return hash((row.user_id, row.id))
 

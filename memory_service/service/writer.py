@@ -13,17 +13,22 @@ import logging
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
+from memory_service.conversation_ports import ExtractionJob
 from memory_service.domain.changes import Changes
+from memory_service.domain.conversation import Extracted
 from memory_service.domain.model import Head, Memory
 from memory_service.ports import Clock
 from memory_service.record import DuplicateContent, Record, Remembered, Retirement, UserWrite
 from memory_service.service.access import AccessLog
 from memory_service.service.active import ActiveSets
 from memory_service.service.calls import Caller, Freshness, Mutation, request_reused
+from memory_service.service.turns import seal_outcome
 from memory_service.service.vault import Keyring, UserKey, open_memory, seal_attributes, seal_memory, seal_vector
 from shared.errors import Aborted
+from shared.failpoints import reach
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +38,10 @@ ATTEMPTS = 4
 
 class HeadMoved(Exception):
     """The head under the lock is of another generation or embedding space than the one that was prepared for."""
+
+
+class ExtractionLost(Exception):
+    """The claim on an extraction is lost: its result must not be written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +82,15 @@ class Transaction:
             return known
         rows = await self._tx.rows([id])
         return open_memory(self.key, rows[0]) if rows else None
+
+    async def finish_extraction(
+        self, job: ExtractionJob, extracted: Extracted, prompt_version: str, model: str
+    ) -> None:
+        """Makes the claimed extraction DONE together with what the plan changes. ExtractionLost: another worker has it,
+        or its session was deleted; the plan must not catch that, so that nothing is written."""
+        sealed = seal_outcome(self.key, job.position, extracted)
+        if not await self._tx.finish_extraction(job.position, job.lease, sealed, prompt_version, model):
+            raise ExtractionLost
 
     async def counters(self) -> Mapping[str, Any]:
         """Access counters of the rows that were active when the transaction began; read once."""
@@ -142,6 +160,26 @@ class Writer:
                     log.info("a write begins anew: %s", type(error).__name__)
         raise Aborted("Other writers were faster every time; try again.", reason="LOST_RACE")
 
+    async def beside(
+        self,
+        caller: Caller,
+        call: Mutation,
+        work: Callable[[UserWrite, UserKey], Awaitable[Mapping[str, Any]]],
+        *,
+        new_in: str,
+    ) -> Mapping[str, Any]:
+        """Runs a write that decides on no memory, in the same queue and under the same head; answers its outcome (ids
+        and codes), or the one of the call that had this request id before."""
+        async with self.turn(caller.user_id):
+            for _ in range(ATTEMPTS):
+                proposal = await self._proposal(caller.user_id, new_in)
+                key = await self._keyring.get(caller.user_id, proposal.generation)
+                try:
+                    return await self._record.write(proposal, partial(_beside, key=key, call=call, work=work))
+                except _GenerationMoved:
+                    log.info("a write begins anew: the generation moved")
+        raise Aborted("Other writers were faster every time; try again.", reason="LOST_RACE")
+
     async def _proposal(self, user_id: str, space: str) -> Head:
         head = await self._record.head(user_id)
         if head is not None:
@@ -158,6 +196,7 @@ class Writer:
             head = tx.head
             if head.generation != key.generation:
                 raise _GenerationMoved
+            await reach("write.taken")
             if call.request_id:
                 known = await tx.recall_outcome(call.rpc, call.request_id)
                 if known is not None:
@@ -169,6 +208,7 @@ class Writer:
             changes.retire_expired()
             transaction = Transaction(tx, key, changes)
             outcome = await plan(transaction)
+            await reach("write.decided")
             await self._flush(tx, key, changes)
             if call.request_id:
                 await tx.remember_outcome(call.rpc, call.request_id, Remembered(arguments, outcome))
@@ -178,6 +218,7 @@ class Writer:
             return Written(outcome, memories, freshness, transaction.reasons), changes
 
         written, changes = await self._record.write(proposal, work)
+        await reach("write.committed")
         if changes is not None:
             await self._committed(proposal.user_id, changes, written.freshness.version)
         return written
@@ -205,7 +246,9 @@ class Writer:
         if not changes.visible:
             return
         await tx.retire([_retirement(memory) for memory in changes.retired.values()], changes.revision)
+        await reach("write.retired")
         await tx.insert([seal_memory(key, memory) for memory in changes.inserted.values()])
+        await reach("write.inserted")
         for memory in changes.revived.values():
             await tx.revive(memory.id, changes.revision, changes.now)
             if memory.vector is not None:
@@ -213,7 +256,9 @@ class Writer:
         for id, values in changes.amended.items():
             await tx.amend(id, changes.revision, _columns(key, id, values, changes))
         await tx.enqueue(self._to_index(changes))
+        await reach("write.enqueued")
         await tx.set_head(version=changes.revision)
+        await reach("write.versioned")
 
     def _to_index(self, changes: Changes) -> list[str]:
         """Rows whose vectors the index must take over, and rows that have none yet."""
@@ -229,6 +274,29 @@ class Writer:
         if self._to_index(changes):
             self._wake()
         await self._active.changed(user_id)
+        await reach("write.told")
+
+
+async def _beside(
+    tx: UserWrite,
+    *,
+    key: UserKey,
+    call: Mutation,
+    work: Callable[[UserWrite, UserKey], Awaitable[Mapping[str, Any]]],
+) -> Mapping[str, Any]:
+    if tx.head.generation != key.generation:
+        raise _GenerationMoved
+    if not call.request_id:
+        return await work(tx, key)
+    arguments = key.hmac(call.rpc, call.arguments)
+    known = await tx.recall_outcome(call.rpc, call.request_id)
+    if known is not None:
+        if not hmac.compare_digest(known.args_hmac, arguments):
+            raise request_reused()
+        return known.outcome
+    outcome = await work(tx, key)
+    await tx.remember_outcome(call.rpc, call.request_id, Remembered(arguments, outcome))
+    return outcome
 
 
 def _within_rights(caller: Caller, call: Mutation) -> Mutation:

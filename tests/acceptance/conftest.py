@@ -50,7 +50,7 @@ def environment_of(request: pytest.FixtureRequest, deployment: str, **more: str)
     return production(request, **more)
 
 
-SEARCHING = {"test_first_story", "test_recalling", "test_isolation", "test_late_vectors"}
+SEARCHING = {"test_first_story", "test_recalling", "test_isolation", "test_late_vectors", "test_conversations"}
 """Modules that recall. `production-index` differs from `production` in that alone, so it runs these and no others."""
 
 

@@ -135,12 +135,8 @@ def test_no_question_makes_a_lookup_fail(pair: tuple[ServiceProcess, AssemblerPr
 def test_what_this_version_does_not_serve_is_said(pair: tuple[ServiceProcess, AssemblerProcess]) -> None:
     _, assembler = pair
     prompter = Prompter(assembler.address, headers=token("alice", "memory:read"))
-    answer = prompter.prompt(ASKS, lookup=p.Lookup(session_id="s1", profile=True), user_profile="城市：杭州")
-    assert lookups(answer) == {
-        "memories": r.LOOKUP_STATUS_OK,
-        "history": r.LOOKUP_STATUS_UNSUPPORTED,
-        "profile": r.LOOKUP_STATUS_UNSUPPORTED,
-    }
+    answer = prompter.prompt(ASKS, lookup=p.Lookup(profile=True), user_profile="城市：杭州")
+    assert lookups(answer) == {"memories": r.LOOKUP_STATUS_OK, "profile": r.LOOKUP_STATUS_UNSUPPORTED}
     assert answer.report.degraded
     assert "杭州" in answer.text
     prompter.close()

@@ -160,6 +160,16 @@ def test_hostile_texts_change_nothing_but_themselves(prompter: Prompter, place: 
         assert not set(FAMILY) & set(shown), "an emoji was cut in two"
 
 
+@pytest.mark.parametrize(
+    "run", ["[" + " " * 200_000, "<" + "\u200b" * 200_000, "-" * 200_000], ids=["mark", "tag", "line"]
+)
+def test_a_long_run_that_leads_nowhere_holds_nobody_up(prompter: Prompter, run: str) -> None:
+    """It once stood the server still for minutes; the deadline of the call is 20 s."""
+    history = [p.Message(role="user", content=f"{run}结尾"), p.Message(role="assistant", content="好。")]
+    prompter.prompt(history=history, sources=[p.Source(text=f"{run}结尾")])
+    assert prompter.report(citation_count=1, answer=f"{run}。结尾。[1]" + "." * 200_000 + "x").invalid_citations == []
+
+
 def test_fixed_parts_over_the_budget_are_named_with_their_tokens(prompter: Prompter) -> None:
     with refused(grpc.StatusCode.FAILED_PRECONDITION) as refusal:
         prompter.prompt("怎么办？" * 30, system_prompt=SYSTEM, options={"total_max_tokens": 100})

@@ -63,8 +63,9 @@ def addresses() -> Iterator[dict[str, str]]:
 
 
 def test_the_tour_has_all_its_steps() -> None:
-    methods = re.findall(r"(?:MemoryService|PromptAssembler)/(\w+)", TOUR)
+    methods = re.findall(r"(?:MemoryService|ConversationService|PromptAssembler)/(\w+)", TOUR)
     assert {"SaveMemory", "RecallMemories", "UpdateMemory", "ListMemories", "BatchSaveMemories"} <= set(methods)
+    assert {"AppendTurn", "GetHistory", "SearchHistory"} <= set(methods)
     assert {"AssemblePrompt", "ReportAnswer"} <= set(methods)
     assert len(STEPS) == TOUR.count("```sh")
 

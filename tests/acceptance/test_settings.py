@@ -71,7 +71,7 @@ def test_every_setting_is_explained_and_none_is_a_secret(operator: Client) -> No
     found = settings(operator).settings
     names = [setting.name for setting in found]
     assert names == sorted(names)
-    assert {name.partition(".")[0] for name in names} == {"dedup", "recall", "eviction", "retention"}
+    assert {name.partition(".")[0] for name in names} == {"dedup", "recall", "eviction", "retention", "memory"}
     assert {"dedup.conflict_policy", "recall.dense_leg", "recall.min_similarity", "eviction.max_active"} < set(names)
     for setting in found:
         assert setting.description

@@ -21,12 +21,13 @@ from assembler_service.domain.model import (
     SummaryNeed,
     SummaryReason,
 )
-from assembler_service.ports import LookupFailed, LookupStatus, Recollection, Summarizer
+from assembler_service.ports import Conversations, Keep, LookupFailed, LookupStatus, Recollection, Summarizer
 from assembler_service.service.assembling import NO_FAILURE, Assembling, Prompt, PromptCall
 from assembler_service.service.desk import INLINE_CHARS, Desk
 from assembler_service.service.encodings import Encodings
 from assembler_service.service.lookups import QUERY_BYTES, Lookups, Wanted, query_of
 from assembler_service.service.measures import Measures
+from assembler_service.service.sessions import Sessions
 from shared.config import TelemetrySettings
 from shared.context import deadline_at
 from shared.telemetry import Telemetry
@@ -48,9 +49,14 @@ class Summaries:
     answer: Callable[[], Summary] = lambda: Summary(TOLD)
     asked: list[tuple[str, SummaryNeed, float]] = field(default_factory=list)
 
-    async def summarize(self, caller: str, need: SummaryNeed, count: CountTokens, seconds: float) -> Summary:
+    async def summarize(
+        self, caller: str, need: SummaryNeed, count: CountTokens, seconds: float, keep: Keep | None = None
+    ) -> Summary:
         self.asked.append((caller, need, seconds))
-        return self.answer()
+        made = self.answer()
+        if keep is not None and made.text:
+            await keep.store(made.text)
+        return made
 
     async def close(self) -> None:
         """Nothing to end."""
@@ -75,11 +81,14 @@ def use_case(
     tokenizer: Tokenizer,
     summarizer: Summarizer | SummaryReason = SummaryReason.NO_MODEL,
     memories: Remembered | None = None,
+    conversations: Conversations | None = None,
 ) -> Assembling:
     telemetry = Telemetry(TelemetrySettings())
+    sessions = Sessions(conversations, telemetry)
     return Assembling(
         encodings=Encodings(tokenizer.counter, encoding_for),
-        lookups=Lookups(memories, 1.0, telemetry),
+        lookups=Lookups(memories, sessions, 1.0, telemetry),
+        sessions=sessions,
         summarizer=summarizer,
         summary_seconds=2.0,
         desk=Desk(1),

@@ -1,7 +1,7 @@
 """The rolling summary with a model behind a local HTTP server: made once, checked, kept, grown, never an error."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -10,6 +10,7 @@ import pytest
 from assembler_service.adapters.prompts import summary_template
 from assembler_service.adapters.tokenizer import Counter
 from assembler_service.domain.model import Language, Message, Role, Summary, SummaryNeed, SummaryReason
+from assembler_service.ports import Keep
 from assembler_service.service.recent import Recent
 from assembler_service.service.summarizing import (
     FAILURES,
@@ -62,8 +63,10 @@ class Bench:
     def __init__(self, fake: FakeOpenAI, summarizer: RollingSummarizer, count: Counter, time: ManualTime) -> None:
         self.fake, self.summarizer, self.count, self.time = fake, summarizer, count, time
 
-    async def ask(self, wanted: SummaryNeed, caller: str = "alice", seconds: float = 20.0) -> Summary:
-        return await self.summarizer.summarize(caller, wanted, self.count, seconds)
+    async def ask(
+        self, wanted: SummaryNeed, caller: str = "alice", seconds: float = 20.0, keep: Keep | None = None
+    ) -> Summary:
+        return await self.summarizer.summarize(caller, wanted, self.count, seconds, keep)
 
     @property
     def calls(self) -> int:
@@ -351,3 +354,83 @@ async def test_many_values_do_not_pile_up() -> None:
     assert recent.get(7) == "again"
     recent.clear()
     assert len(recent) == 0
+
+
+class Kept:
+    """Where the summaries of one stored conversation go; storing one lasts until it is let go."""
+
+    def __init__(self, session_id: str = "s1") -> None:
+        self.texts: list[str] = []
+        self.go = asyncio.Event()
+        self.go.set()
+        self.keep = Keep(session_id, self._store)
+
+    async def _store(self, text: str) -> None:
+        self.texts.append(text)
+        await self.go.wait()
+
+
+async def test_that_of_a_stored_conversation_is_stored_there_and_not_kept_here(at: Bench) -> None:
+    there = Kept()
+    assert await at.ask(need(), keep=there.keep) == Summary(GOOD)
+    await eventually(lambda: not at.summarizer.busy)
+    assert there.texts == [GOOD]
+    assert await at.ask(need(), keep=there.keep) == Summary(GOOD)
+    assert at.calls == 2, "nothing of it stayed here"
+    assert not (await at.ask(need())).cached
+    assert (await at.ask(need())).cached
+
+
+async def test_it_grows_from_the_stored_one(at: Bench) -> None:
+    there = Kept()
+    at.fake.say = lambda system, user: GROWN
+    new = talk(2)[2:]
+    wanted = SummaryNeed(new, 120, Language.ZH, GOOD)
+    assert await at.ask(wanted, keep=there.keep) == Summary(GROWN)
+    assert GOOD in at.sent()
+    assert "OPS-77" in at.sent()
+    at.fake.say = lambda system, user: GROWN.replace("15", "16")
+    other = SummaryNeed(talk(3)[2:], 120, Language.ZH, GOOD)
+    assert await at.ask(other, keep=there.keep) == Summary(reason=SummaryReason.INVENTED)
+    await eventually(lambda: not at.summarizer.busy)
+    assert there.texts == [GROWN], "what was refused is not stored"
+
+
+async def test_many_at_once_summarise_a_stored_conversation_once_until_it_is_stored(at: Bench) -> None:
+    there = Kept()
+    there.go.clear()
+    made = await asyncio.gather(*(at.ask(need(), keep=there.keep) for _ in range(8)))
+    assert made == [Summary(GOOD)] * 8
+    assert await at.ask(need(), keep=there.keep) == Summary(GOOD), "who comes while it is being stored"
+    assert at.calls == 1
+    assert there.texts == [GOOD]
+    await at.ask(need(), keep=Kept("s2").keep)
+    await at.ask(need(), caller="bob", keep=there.keep)
+    await at.ask(SummaryNeed(talk(1), 120, Language.ZH, "用户问过 MySQL 8。"), keep=there.keep)
+    assert at.calls == 4, "another conversation, another caller, another past"
+    there.go.set()
+    await eventually(lambda: not at.summarizer.busy)
+
+
+async def test_who_gives_up_early_finds_it_stored_the_next_time(at: Bench) -> None:
+    there = Kept()
+    await at.ask(need(mark="先，"))
+    at.fake.plans.append(hangs(0.3))
+    assert await at.ask(need(), seconds=0.1, keep=there.keep) == Summary(reason=SummaryReason.TIMEOUT)
+    await eventually(lambda: there.texts == [GOOD])
+
+
+async def test_close_ends_what_is_being_stored(at: Bench) -> None:
+    there = Kept()
+    there.go.clear()
+    assert await at.ask(need(), keep=there.keep) == Summary(GOOD)
+    assert at.summarizer.busy
+    async with asyncio.timeout(20):
+        await at.summarizer.close()
+    assert not at.summarizer.busy
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110  what is done beside has no event
+            await asyncio.sleep(0.001)

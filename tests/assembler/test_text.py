@@ -55,7 +55,24 @@ def test_a_tool_result_stays_json_with_the_same_value() -> None:
     assert not is_structured("[" * 100_000 + "]" * 100_000)
 
 
-def test_cleaning() -> None:
+@pytest.mark.parametrize("token", ["<|im_start|>", "<｜User｜>", "<｜end▁of▁sentence｜>"])
+def test_special_tokens_of_models_lose_their_meaning(token: str) -> None:
+    assert escape(f"前{token}后") == f"前&lt;{token[1:]}后"
+
+
+def test_long_runs_that_lead_nowhere_are_passed_once() -> None:
+    """Tried again from each of its ends, one of these takes minutes, and the server stands still."""
+    for run in (
+        "[" + " " * 200_000,
+        "[" + "\u200b" * 200_000,
+        "<" + "\t" * 200_000,
+        "-" * 200_000,
+        "[1" + " 1" * 100_000,
+    ):
+        assert escape(run + "x") == run + "x"
+    dots = "x" + "." * 100_000 + "y"
+    assert cut_head(dots, 50_000, len) == dots[:50_000]
+
     assert clean("\x00a\ud800b\x1b\r\nc\rd ") == "ab\nc\nd"
     assert clean("a" + " " * 1_000_000 + "b") == "a b"
     assert clean("a" + "\n \n" * 1000 + "b") == "a\n\n\nb"
@@ -148,3 +165,20 @@ def test_statements_that_differ_in_a_value_are_both_kept() -> None:
     assert kept.says("用户计划在 10 月 15 日从北京出发前往上海参加技术大会")
     assert not kept.says("The user has three servers in the data center of the company in Berlin")
     assert not kept.says("The user has no three servers in the data center of the company in Berlin")
+
+
+def test_a_statement_and_its_cannot_are_both_kept() -> None:
+    kept = Kept(statements=True)
+    can = "On most days I can eat peanuts at dinner parties with friends, and at work with all my colleagues too."
+    assert not kept.says(can)
+    assert not kept.says(can.replace("can", "cannot"))
+    assert kept.says(can.upper())
+
+
+def test_a_thousand_pages_of_one_template_are_told_apart() -> None:
+    """Each is compared with the few it may copy: with all of them, a thousand pages take minutes."""
+    kept = Kept(statements=False)
+    frame = "本页说明如何在升级数据库之前做好备份与演练，" * 8
+    pages = [f"{frame}产品{n}的负责人是{chr(0x4E00 + n)}{chr(0x5E00 + n)}先生。" for n in range(1_000)]
+    assert not any(kept.says(page) for page in pages)
+    assert all(kept.says(f"{page}！") for page in pages[::100])

@@ -23,6 +23,7 @@ import numpy as np
 from memory_service.domain.dedup import DedupPolicy, Neighbour, Statement, decide
 from memory_service.domain.model import Outcome, Shard
 from memory_service.domain.space import EmbeddingSpace, bundled_space
+from memory_service.domain.subjects import told
 from memory_service.domain.text import normalise
 
 HERE = Path(__file__).resolve().parent
@@ -106,6 +107,7 @@ def outcomes(pairs: Sequence[Pair], space: EmbeddingSpace) -> list[Outcome]:
 
 
 def _embed(texts: Sequence[str]) -> np.ndarray:
+    texts = [told(text) for text in texts]
     batches = [texts[at : at + BATCH] for at in range(0, len(texts), BATCH)]
     done: list[np.ndarray] = []
     with ThreadPoolExecutor(os.cpu_count()) as pool:

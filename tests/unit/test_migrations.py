@@ -20,7 +20,10 @@ from tests.records import Place
 from tests.servers import MariaDB
 
 TREES = {"record": metadata, "keys": keys_metadata}
-USER_TABLES = {"memory_head", "user_memory", "vector_outbox", "idempotency", "user_key"}
+USER_TABLES = {
+    *("memory_head", "user_memory", "vector_outbox", "idempotency", "user_key"),
+    *("session", "message", "message_piece", "extraction"),
+}
 OTHER_TABLES = {"job", "setting", "setting_change"}
 
 

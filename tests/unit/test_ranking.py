@@ -23,8 +23,19 @@ def candidate(
     identifier: bool = False,
     age: float = 0,
     matching: bool = True,
+    other_subject: bool = False,
+    other_language: bool = False,
 ) -> Candidate:
-    return Candidate(name, similarity, keyword, identifier, NOW - round(age * DAY), matching)
+    return Candidate(
+        name,
+        similarity,
+        keyword,
+        identifier,
+        NOW - round(age * DAY),
+        other_subject=other_subject,
+        other_language=other_language,
+        attribute_match=matching,
+    )
 
 
 def ids(
@@ -33,8 +44,10 @@ def ids(
     top_k: int = 5,
     has_identifier: bool = False,
     similar: Callable[[str, str], bool] | None = None,
+    one_question: bool = False,
 ) -> list[str]:
-    return [hit.id for hit in rank(candidates, policy, NOW, top_k, has_identifier, similar)]
+    found = rank(candidates, policy, NOW, top_k, has_identifier, similar, one_question=one_question)
+    return [hit.id for hit in found]
 
 
 def test_the_floor_on_meaning_is_exclusive_and_the_one_on_keywords_inclusive() -> None:
@@ -58,7 +71,7 @@ def test_a_zero_floor_on_keywords_does_not_let_in_what_shares_no_word() -> None:
 
 def test_the_score_is_the_weighted_sum_and_recency() -> None:
     hit = rank([candidate("a", 0.5, 0.4, age=30)], OPEN, NOW, 5, False)[0]
-    assert hit.score == pytest.approx(0.6 * 0.5 + 0.4 * 0.4 + 0.05 * 0.5)
+    assert hit.score == pytest.approx(0.65 * 0.5 + 0.35 * 0.4 + 0.05 * 0.5)
     hit = rank([candidate("a", 0.5, 0.4, age=30)], OPEN, NOW, 5, True)[0]
     assert hit.score == pytest.approx(0.3 * 0.5 + 0.7 * 0.4 + 0.05 * 0.5)
     assert (hit.similarity, hit.keyword_score) == (0.5, 0.4)
@@ -78,7 +91,7 @@ def test_of_two_equals_the_newer_then_the_smaller_id_comes_first() -> None:
 
 
 def test_a_memory_of_the_future_counts_as_now() -> None:
-    assert rank([candidate("a", 0.5, age=-900)], OPEN, NOW, 5, False)[0].score == pytest.approx(0.3 + 0.05)
+    assert rank([candidate("a", 0.5, age=-900)], OPEN, NOW, 5, False)[0].score == pytest.approx(0.65 * 0.5 + 0.05)
 
 
 def test_those_that_lack_an_attribute_come_after_those_that_match() -> None:
@@ -114,7 +127,7 @@ def test_old_memories_are_not_left_out_for_their_age() -> None:
 
 def test_hits_say_how_they_qualified() -> None:
     both, word, meaning = rank(
-        [candidate("both", 0.9, 0.9), candidate("word", None, 0.8), candidate("meaning", 0.4, 0.1)], OPEN, NOW, 5, False
+        [candidate("both", 0.9, 0.9), candidate("word", None, 0.9), candidate("meaning", 0.4, 0.1)], OPEN, NOW, 5, False
     )
     assert both.legs(Leg.INDEX) == (Leg.INDEX, Leg.KEYWORD)
     assert word.legs(Leg.EXACT) == (Leg.KEYWORD,)
@@ -133,3 +146,29 @@ def test_shortlist_names_exactly_the_rows_that_qualify() -> None:
     assert shortlist(rows, near, words, {"e", "gone"}, POLICY) == [0, 2, 4, 5]
     assert shortlist(rows, None, words, (), POLICY) == [2]
     assert shortlist({}, np.empty(0), {}, (), POLICY) == []
+
+
+def test_a_memory_about_somebody_else_comes_after_and_goes_where_it_is_far_behind() -> None:
+    mine, hers = candidate("mine", 0.45), candidate("hers", 0.5, other_subject=True)
+    assert ids(hers, mine) == ["mine", "hers"]
+    assert ids(hers, mine, policy=POLICY) == ["mine"]
+    assert ids(hers, policy=POLICY) == ["hers"]
+
+
+def test_a_memory_in_another_language_comes_after_and_is_found_where_it_is_the_best() -> None:
+    own, foreign = candidate("own", 0.45), candidate("foreign", 0.5, other_language=True)
+    assert ids(foreign, own) == ["own", "foreign"]
+    assert ids(foreign, candidate("own", 0.2), policy=POLICY) == ["foreign"]
+
+
+def test_an_identifier_counts_whoever_it_is_about_and_in_any_language() -> None:
+    order = candidate("order", 0.5, 0.5, identifier=True, other_subject=True, other_language=True)
+    assert ids(candidate("other", 0.45, 0.4), order) == ["order", "other"]
+
+
+def test_one_question_leaves_out_more_than_a_message() -> None:
+    best, second = candidate("best", 0.6), candidate("second", 0.5)
+    assert ids(best, second, policy=POLICY) == ["best", "second"]
+    assert ids(best, second, policy=POLICY, one_question=True) == ["best"]
+    assert ids(best, candidate("close", 0.56), policy=POLICY, one_question=True) == ["best", "close"]
+    assert ids(best, second, one_question=True) == ["best", "second"], "a caller's own floor turns this off"

@@ -22,7 +22,8 @@ from memory_service.domain.calibration import (
     texts_of,
 )
 from memory_service.domain.model import Vector
-from memory_service.domain.space import EmbeddingSpace, Knots, bundled_space, make_space
+from memory_service.domain.space import OF_SELF, EmbeddingSpace, Knots, bundled_space, make_space
+from memory_service.domain.subjects import of_self, told
 
 PLAIN: Knots = ((-1.0, -1.0), (1.0, 1.0))
 PAIRS = parse_pairs((resources.files("memory_service") / "data/calibration_pairs.tsv").read_text("utf-8"))
@@ -89,6 +90,35 @@ def test_asking_changes_nothing_between_passages_but_the_scale() -> None:
     assert with_it == pytest.approx((without + 0.25) / 1.25, abs=1e-5)
 
 
+def mapped_space() -> EmbeddingSpace:
+    """What a query says of wine it also says of the vineyard."""
+    none = np.zeros(3, np.float32)
+    wine, vineyard = (np.array([row], np.float32) for row in ([1, 0, 0], [0, 2, 0]))
+    return make_space("m", none, none, PLAIN, PLAIN, query_map=(wine, vineyard))
+
+
+def test_the_query_map_moves_queries_and_no_passage() -> None:
+    space = mapped_space()
+    rows = np.array([[1, 0, 0], [0, 0, 1]], np.float32)
+    assert np.array_equal(space.passage(rows), rows)
+    found = space.query(rows)
+    assert found[0] == pytest.approx(np.array([1, 2, 0]) / np.sqrt(5), abs=1e-6)
+    assert found[1] == pytest.approx([0, 0, 1], abs=1e-6)
+    assert np.array_equal(found[0], space.query(rows[0]))
+
+
+def test_a_query_that_the_map_undoes_keeps_its_direction() -> None:
+    none, axis = np.zeros(2, np.float32), np.array([[1, 0]], np.float32)
+    space = make_space("m", none, none, PLAIN, PLAIN, query_map=(axis, -axis))
+    assert space.query(np.array([1, 0], np.float32)) == pytest.approx([1, 0], abs=1e-6)
+
+
+def test_a_query_about_oneself_is_ahead() -> None:
+    space = space_of([0.0], [0.0])
+    assert space.recall_similarity(0.2, of_self=True) == pytest.approx(0.2 + OF_SELF)
+    assert space.recall_similarity(0.2) == pytest.approx(0.2)
+
+
 @pytest.mark.parametrize("raw", [[1.0], [1.0, 0.0, 0.0], [float("nan"), 0.0], [float("inf"), 0.0]])
 def test_vectors_of_another_model_are_refused(raw: list[float]) -> None:
     space = space_of([0.0, 0.0], [0.0, 0.0])
@@ -140,6 +170,15 @@ def test_file_form_keeps_the_axes() -> None:
     assert np.array_equal(again.asking, space.asking)
 
 
+def test_file_form_keeps_the_query_map() -> None:
+    for space in (mapped_space(), tilted_space()):
+        again = EmbeddingSpace.from_json(space.to_json())
+        assert again.id == space.id
+        assert np.array_equal(again.query_reads, space.query_reads)
+        assert np.array_equal(again.query_writes, space.query_writes)
+        assert again.query_reads.shape == space.query_reads.shape
+
+
 def test_another_content_is_another_id() -> None:
     zero = np.zeros(1, np.float32)
     ids = {
@@ -177,7 +216,13 @@ def test_another_content_is_another_id() -> None:
         ({"asking": [0.1, float("nan")]}, "not finite"),
         ({"language_axis": [0.5, 0.0]}, "unit length"),
         ({"language_axis": [1.0, 0.0], "asking": [0.1, 0.0]}, "orthogonal"),
-        ({"format": 1}, "format"),
+        ({"query_reads": [[0.1, 0.2]]}, "query map"),
+        ({"query_reads": [[0.1, 0.2, 0.3]], "query_writes": [[0.1, 0.2, 0.3]]}, "query map"),
+        ({"query_reads": [[0.1, float("nan")]], "query_writes": [[0.1, 0.2]]}, "query map"),
+        ({"query_reads": [[0.1, 0.2]] * 65, "query_writes": [[0.1, 0.2]] * 65}, "rank"),
+        ({"query_reads": [0.1, 0.2], "query_writes": [0.1, 0.2]}, "query map"),
+        ({"query_reads": [[0.1], [0.2, 0.3]]}, "malformed"),
+        ({"format": 2}, "format"),
     ],
 )
 def test_a_damaged_file_is_refused(change: dict[str, object], message: str) -> None:
@@ -296,6 +341,23 @@ def test_two_languages_make_an_axis_and_one_makes_none() -> None:
     assert np.linalg.norm(space.asking) == pytest.approx(ASKING, abs=1e-3)
 
 
+def test_the_query_map_learns_what_the_pairs_say_in_other_words() -> None:
+    pairs, passages, queries = made_up(noise=0.6)
+    # Every question has, beside its own, a direction that its memory has not, and the memory another one.
+    asked, answered = (np.random.default_rng(n).standard_normal(64).astype(np.float32) / 8 for n in (21, 22))
+    related = [pair for pair in pairs if pair.label == "related"]
+    for n, pair in enumerate(related):
+        queries[pair.a] = queries[pair.a] + np.float32(2 if n % 2 else -2) * asked
+        passages[pair.b] = passages[pair.b] + np.float32(2 if n % 2 else -2) * answered
+    space = calibrate("made-up", pairs, passages, queries).space
+    plain = replace(space, query_reads=space.query_reads[:0], query_writes=space.query_writes[:0])
+    near = {
+        name: np.mean([one.query(queries[pair.a]) @ one.passage(passages[pair.b]) for pair in related])
+        for name, one in (("mapped", space), ("plain", plain))
+    }
+    assert near["mapped"] > near["plain"] + 0.02
+
+
 def test_a_stricter_line_keeps_fewer() -> None:
     made = calibrate("made-up", *made_up(noise=1.0))
     for rows, shares in ((made.recall, ("recall",)), (made.dedup, ("same", "changed", "different"))):
@@ -338,7 +400,9 @@ async def test_shipped_space_is_what_the_shipped_pairs_give() -> None:
     embedder = BundledEmbedder()
     texts = texts_of(PAIRS)
     try:
-        passages = dict(zip(texts.passages, await embedder.embed_passages(texts.passages), strict=True))
+        passages = dict(
+            zip(texts.passages, await embedder.embed_passages([told(text) for text in texts.passages]), strict=True)
+        )
         queries = {text: await embedder.embed_query(text) for text in texts.queries}
     finally:
         await embedder.close()
@@ -348,6 +412,8 @@ async def test_shipped_space_is_what_the_shipped_pairs_give() -> None:
     # Not the id: the last bits of the model differ between processors.
     for name in ("passage_mean", "query_mean", "language_axis", "asking"):
         assert np.abs(getattr(made, name) - getattr(shipped, name)).max() < 1e-3, name
+    maps = [one.query_reads.T @ one.query_writes for one in (made, shipped)]
+    assert np.abs(maps[0] - maps[1]).max() < 0.02
     for ours, theirs in ((made.recall_knots, shipped.recall_knots), (made.dedup_knots, shipped.dedup_knots)):
         assert np.abs(np.array(ours) - np.array(theirs)).max() < 0.02
 
@@ -358,10 +424,11 @@ async def test_scale_of_the_bundled_model_on_sentences_of_the_requirements() -> 
 
         async def recall(query: str, memory: str) -> float:
             vector = space.query(await embedder.embed_query(query))
-            return float(space.recall_similarity(vector @ space.passage((await embedder.embed_passages([memory]))[0])))
+            cosine = vector @ space.passage((await embedder.embed_passages([told(memory)]))[0])
+            return float(space.recall_similarity(cosine, of_self=of_self(query)))
 
         async def dedup(one: str, other: str) -> float:
-            a, b = (space.passage(vector) for vector in await embedder.embed_passages([one, other]))
+            a, b = (space.passage(vector) for vector in await embedder.embed_passages([told(one), told(other)]))
             return float(space.dedup_similarity(a @ b))
 
         assert await recall("where do I live", "User lives in Berlin") > 0.30

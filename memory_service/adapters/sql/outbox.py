@@ -10,16 +10,21 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from memory_service.adapters.sql.engine import Database
 from memory_service.adapters.sql.schema import vector_outbox
 from memory_service.ports import Clock
-from memory_service.record import OutboxItem, OutboxStats
+from memory_service.record import OutboxItem, OutboxStats, VectorKind
 
 _CHUNK = 200
 
 
 async def enqueue_lines(
-    database: Database, connection: AsyncConnection, keys: Sequence[tuple[str, str]], now: int
+    database: Database,
+    connection: AsyncConnection,
+    keys: Sequence[tuple[str, str]],
+    now: int,
+    kind: VectorKind = VectorKind.MEMORY,
 ) -> None:
     """Makes these lines new and due at once."""
-    fresh = {"token": secrets.randbits(62), "enqueued_at": now, "due_at": now, "attempts": 0, "settled_at": 0}
+    times = {"enqueued_at": now, "due_at": now, "attempts": 0, "settled_at": 0}
+    fresh = {"kind": int(kind), "token": secrets.randbits(62), **times}
     # In order of key, so that two writers never wait for each other in a circle.
     rows = [{"user_id": user, "memory_id": memory, **fresh} for user, memory in sorted(set(keys))]
     if rows:
@@ -40,20 +45,21 @@ class SqlOutbox:
         self._database = database
         self._clock = clock
 
-    async def claim(self, limit: int, lease: int) -> list[OutboxItem]:
+    async def claim(self, limit: int, lease: int, kind: VectorKind | None = None) -> list[OutboxItem]:
         c = vector_outbox.c
         now = self._clock()
+        which = [c.settled_at == 0, c.due_at <= now, *([c.kind == int(kind)] if kind is not None else [])]
 
         async def work(connection: AsyncConnection) -> list[OutboxItem]:
             # SKIP LOCKED: several workers take different lines. SQLite drops the clause; it has one worker.
             query = (
-                select(c.user_id, c.memory_id, c.token, c.attempts)
-                .where(c.settled_at == 0, c.due_at <= now)
+                select(c.user_id, c.memory_id, c.token, c.attempts, c.kind)
+                .where(*which)
                 .order_by(c.due_at)
                 .limit(limit)
                 .with_for_update(skip_locked=True)
             )
-            items = [OutboxItem(*row) for row in await connection.execute(query)]
+            items = [OutboxItem(*row[:4], VectorKind(row.kind)) for row in await connection.execute(query)]
             await self._update(connection, items, due_at=now + lease)
             return items
 
@@ -72,14 +78,15 @@ class SqlOutbox:
         values = {"due_at": self._clock() + delay, "attempts": vector_outbox.c.attempts + 1}
         await self._database.transaction(lambda connection: self._update(connection, items, **values))
 
-    async def enqueue(self, keys: Sequence[tuple[str, str]]) -> None:
+    async def enqueue(self, keys: Sequence[tuple[str, str]], kind: VectorKind = VectorKind.MEMORY) -> None:
         if not keys:
             return
         now = self._clock()
-        await self._database.transaction(lambda connection: enqueue_lines(self._database, connection, keys, now))
+        await self._database.transaction(lambda connection: enqueue_lines(self._database, connection, keys, now, kind))
 
-    async def recent(self, user_id: str) -> set[str]:
-        query = select(vector_outbox.c.memory_id).where(vector_outbox.c.user_id == user_id)
+    async def recent(self, user_id: str, kind: VectorKind = VectorKind.MEMORY) -> set[str]:
+        c = vector_outbox.c
+        query = select(c.memory_id).where(c.user_id == user_id, c.kind == int(kind))
 
         async def work(connection: AsyncConnection) -> set[str]:
             return set((await connection.execute(query)).scalars())

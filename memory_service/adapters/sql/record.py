@@ -9,7 +9,9 @@ from sqlalchemy import Select, and_, bindparam, case, func, insert, or_, select,
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from memory_service.adapters.sql.conversations import SqlConversationWrite
 from memory_service.adapters.sql.engine import Database
+from memory_service.adapters.sql.extractions import finish
 from memory_service.adapters.sql.outbox import enqueue_lines
 from memory_service.adapters.sql.schema import idempotency, memory_head, user_memory
 from memory_service.domain.model import Head, InvalidReason
@@ -80,6 +82,10 @@ class SqlUserWrite:
     @property
     def head(self) -> Head:
         return self._head
+
+    @property
+    def conversations(self) -> SqlConversationWrite:
+        return SqlConversationWrite(self._database, self._connection, self._head, self._clock)
 
     def _own(self) -> Any:
         return _of_user(self._head.user_id, self._head.generation)
@@ -158,6 +164,12 @@ class SqlUserWrite:
     async def enqueue(self, ids: Sequence[str]) -> None:
         keys = [(self._head.user_id, id) for id in ids]
         await enqueue_lines(self._database, self._connection, keys, self._clock())
+
+    async def finish_extraction(
+        self, position: int, lease: int, outcome: bytes, prompt_version: str, model: str
+    ) -> bool:
+        values = {"outcome": outcome, "prompt_version": prompt_version, "model": model, "finished_at": self._clock()}
+        return await finish(self._connection, self._head, position, lease, values)
 
     async def set_head(self, *, version: int, space: str | None = None, reset: bool = False) -> None:
         values: dict[str, Any] = {"version": version, "last_active_at": self._clock()}

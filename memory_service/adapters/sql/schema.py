@@ -31,6 +31,10 @@ def _long_text() -> String:
     return String(65_000).with_variant(mysql.MEDIUMTEXT(), "mysql", "mariadb")
 
 
+def _long_bytes() -> LargeBinary:
+    return LargeBinary().with_variant(mysql.MEDIUMBLOB(), "mysql", "mariadb")
+
+
 user_key = Table(
     "user_key",
     keys_metadata,
@@ -54,6 +58,7 @@ memory_head = Table(
     Column("embedding_space", String(64), nullable=False),
     Column("last_active_at", BigInteger, nullable=False),
     Column("audit_head", _hash()),
+    Column("position", BigInteger, nullable=False, server_default="0"),  # counts the user's turns over all sessions
     Index("ix_memory_head_space", "embedding_space", "user_id"),
     **_options,
 )
@@ -103,13 +108,95 @@ vector_outbox = Table(
     "vector_outbox",
     metadata,
     _user_id(),
-    Column("memory_id", String(36), primary_key=True),
+    Column("memory_id", String(36), primary_key=True),  # of a memory or of a piece: a UUID is of one of them only
+    Column("kind", SmallInteger, nullable=False, server_default="1"),  # 1 memory, 2 piece of a message
     Column("token", BigInteger, nullable=False),
     Column("enqueued_at", BigInteger, nullable=False),
     Column("due_at", BigInteger, nullable=False),
     Column("attempts", Integer, nullable=False),
     Column("settled_at", BigInteger, nullable=False),  # 0 = pending
     Index("ix_vector_outbox_due", "settled_at", "due_at"),
+    Index("ix_vector_outbox_kind", "settled_at", "kind", "due_at"),  # a kind's lines, past the backlog of the other
+    **_options,
+)
+
+session = Table(
+    "session",
+    metadata,
+    _user_id(),
+    Column("generation", String(32), primary_key=True),
+    Column("session_id", String(128), primary_key=True),
+    Column("uid", String(36), nullable=False),  # tells a session from one of that id that was deleted before
+    Column("turns", BigInteger, nullable=False),
+    Column("messages", BigInteger, nullable=False),
+    Column("channel", String(32), nullable=False),
+    Column("summary", _long_bytes()),
+    Column("summary_until", BigInteger, nullable=False),  # seq of the last message it covers; 0 = there is none
+    Column("created_at", BigInteger, nullable=False),
+    Column("last_turn_at", BigInteger, nullable=False),
+    Column("changed", BigInteger, nullable=False),  # the head's position at the last turn: the order of activity
+    Index("ix_session_changed", "user_id", "generation", "changed"),
+    **_options,
+)
+
+message = Table(
+    "message",
+    metadata,
+    _user_id(),
+    Column("generation", String(32), primary_key=True),
+    Column("session_id", String(128), primary_key=True),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("turn", BigInteger, nullable=False),
+    Column("message_id", String(128), nullable=False),
+    Column("role", String(16), nullable=False),
+    Column("content", _long_bytes(), nullable=False),
+    Column("tool_data", _long_bytes()),
+    Column("created_at", BigInteger, nullable=False),
+    Index("uq_message_id", "user_id", "generation", "session_id", "message_id", unique=True),
+    Index("ix_message_turn", "user_id", "generation", "session_id", "turn"),
+    **_options,
+)
+
+message_piece = Table(
+    "message_piece",
+    metadata,
+    _user_id(),
+    Column("id", String(36), primary_key=True),
+    Column("generation", String(32), nullable=False),
+    Column("session_id", String(128), nullable=False),
+    Column("seq", BigInteger, nullable=False),
+    Column("number", SmallInteger, nullable=False),
+    Column("begins", Integer, nullable=False),  # characters of the message, from `begins` to before `ends`
+    Column("ends", Integer, nullable=False),
+    Column("created_at", BigInteger, nullable=False),  # the message's
+    Column("embedding", LargeBinary),
+    Column("embedding_space", String(64)),
+    Index("ix_message_piece_message", "user_id", "generation", "session_id", "seq", "number"),
+    **_options,
+)
+
+extraction = Table(
+    "extraction",
+    metadata,
+    _user_id(),
+    Column("generation", String(32), primary_key=True),
+    Column("position", BigInteger, primary_key=True, autoincrement=False),
+    Column("session_id", String(128), nullable=False),
+    Column("turn", BigInteger, nullable=False),
+    Column("time_zone", String(64), nullable=False),
+    Column("state", SmallInteger, nullable=False),  # 1 PENDING, 2 RUNNING, 3 DONE, 4 DEAD
+    Column("lease", BigInteger, nullable=False),
+    Column("due_at", BigInteger, nullable=False),  # the end of the lease while it runs
+    Column("attempts", Integer, nullable=False),
+    Column("error", String(64), nullable=False),
+    Column("outcome", _long_bytes()),
+    Column("prompt_version", String(64), nullable=False),
+    Column("model", String(128), nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("finished_at", BigInteger),
+    Index("ix_extraction_turn", "user_id", "generation", "session_id", "turn"),
+    Index("ix_extraction_queue", "user_id", "generation", "state", "position"),
+    Index("ix_extraction_due", "state", "due_at"),
     **_options,
 )
 

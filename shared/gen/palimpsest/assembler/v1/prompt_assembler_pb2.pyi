@@ -43,8 +43,8 @@ class AssemblePromptRequest(_message.Message):
     question: _builtins.str
     """What the user asks now; comes last, unchanged, and is never cut. Required, and more than white space."""
     dry_run: _builtins.bool
-    """True = the report alone is answered; no model is called for a summary (SUMMARY_REASON_DISABLED where one is wanted).
-    Lookups are made.
+    """True = the report alone is answered; no model is called for a summary (SUMMARY_REASON_DISABLED where one is wanted),
+    and nothing is stored. Lookups are made.
     """
     @_builtins.property
     def sources(self) -> _containers.RepeatedCompositeFieldContainer[_prompt_pb2.Source]:

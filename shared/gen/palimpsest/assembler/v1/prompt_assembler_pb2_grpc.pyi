@@ -30,8 +30,9 @@ class PromptAssemblerStub:
     """Makes prompts that fit: in goes what might be in the prompt, out comes what fits, and a receipt.
 
     Any authenticated caller may call it; no scope is needed. Lookups go to MemoryService with the caller's credentials.
-    It keeps nothing of what it is given, but a summary in memory for 15 minutes. Every error carries one
-    google.rpc.ErrorInfo (domain "palimpsest.dev"); INVALID_ARGUMENT also carries google.rpc.BadRequest with every violation.
+    It keeps nothing of what it is given, but a summary of `history` in memory for 15 minutes; the summary of a
+    conversation that was looked up is stored with the conversation. Every error carries one google.rpc.ErrorInfo (domain
+    "palimpsest.dev"); INVALID_ARGUMENT also carries google.rpc.BadRequest with every violation.
 
     The name is the contract's.
     buf:lint:ignore SERVICE_SUFFIX
@@ -58,8 +59,9 @@ class PromptAssemblerAsyncStub(PromptAssemblerStub):
     """Makes prompts that fit: in goes what might be in the prompt, out comes what fits, and a receipt.
 
     Any authenticated caller may call it; no scope is needed. Lookups go to MemoryService with the caller's credentials.
-    It keeps nothing of what it is given, but a summary in memory for 15 minutes. Every error carries one
-    google.rpc.ErrorInfo (domain "palimpsest.dev"); INVALID_ARGUMENT also carries google.rpc.BadRequest with every violation.
+    It keeps nothing of what it is given, but a summary of `history` in memory for 15 minutes; the summary of a
+    conversation that was looked up is stored with the conversation. Every error carries one google.rpc.ErrorInfo (domain
+    "palimpsest.dev"); INVALID_ARGUMENT also carries google.rpc.BadRequest with every violation.
 
     The name is the contract's.
     buf:lint:ignore SERVICE_SUFFIX
@@ -82,8 +84,9 @@ class PromptAssemblerServicer(metaclass=_abc_1.ABCMeta):
     """Makes prompts that fit: in goes what might be in the prompt, out comes what fits, and a receipt.
 
     Any authenticated caller may call it; no scope is needed. Lookups go to MemoryService with the caller's credentials.
-    It keeps nothing of what it is given, but a summary in memory for 15 minutes. Every error carries one
-    google.rpc.ErrorInfo (domain "palimpsest.dev"); INVALID_ARGUMENT also carries google.rpc.BadRequest with every violation.
+    It keeps nothing of what it is given, but a summary of `history` in memory for 15 minutes; the summary of a
+    conversation that was looked up is stored with the conversation. Every error carries one google.rpc.ErrorInfo (domain
+    "palimpsest.dev"); INVALID_ARGUMENT also carries google.rpc.BadRequest with every violation.
 
     The name is the contract's.
     buf:lint:ignore SERVICE_SUFFIX

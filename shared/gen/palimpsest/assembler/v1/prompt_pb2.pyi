@@ -341,8 +341,10 @@ class Lookup(_message.Message):
     SHARDS_FIELD_NUMBER: _builtins.int
     PROFILE_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
-    """The conversation whose history is wanted, up to 128 characters of A-Z a-z 0-9 . _ : @ + = / | - ; empty = none. This
-    version does not fetch it: see LOOKUP_STATUS_UNSUPPORTED.
+    """The conversation (ConversationService) whose history is wanted, up to 128 characters of A-Z a-z 0-9 . _ : @ + = / | -
+    Empty = none. Its stored summary stands for the messages that it tells, the ones after it are the history. When they
+    are over their share, the next summary is made of both and stored there (SaveSessionSummary, scope `memory:write`;
+    without that scope it is for this prompt alone). With HISTORY_STRATEGY_TRUNCATE no summary is used.
     """
     recall_top_k: _builtins.int
     """How many memories to recall for the question, 1-100. 0 = 10. Of a question of more than 1,200 bytes (400 Chinese

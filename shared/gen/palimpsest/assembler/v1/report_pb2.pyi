@@ -150,7 +150,7 @@ class _SummaryReason:
 class _SummaryReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_SummaryReason.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     SUMMARY_REASON_UNSPECIFIED: _SummaryReason.ValueType  # 0
-    """There is one."""
+    """There is one, and nothing is missing in it."""
     SUMMARY_REASON_NOT_NEEDED: _SummaryReason.ValueType  # 1
     """The history fits."""
     SUMMARY_REASON_DISABLED: _SummaryReason.ValueType  # 2
@@ -177,12 +177,16 @@ class _SummaryReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Summary
     """It was not in the language of the conversation."""
     SUMMARY_REASON_INVENTED: _SummaryReason.ValueType  # 13
     """It held a number, date, identifier or quoted name that the conversation does not."""
+    SUMMARY_REASON_INCOMPLETE: _SummaryReason.ValueType  # 14
+    """Messages between the stored summary and those that could be read are missing (LookupReport.omitted): a new one would
+    stand for what nobody read.
+    """
 
 class SummaryReason(_SummaryReason, metaclass=_SummaryReasonEnumTypeWrapper):
-    """Why there is no summary."""
+    """Why there is no summary, or why a stored one was not continued though messages after it had no room."""
 
 SUMMARY_REASON_UNSPECIFIED: SummaryReason.ValueType  # 0
-"""There is one."""
+"""There is one, and nothing is missing in it."""
 SUMMARY_REASON_NOT_NEEDED: SummaryReason.ValueType  # 1
 """The history fits."""
 SUMMARY_REASON_DISABLED: SummaryReason.ValueType  # 2
@@ -209,6 +213,10 @@ SUMMARY_REASON_LANGUAGE: SummaryReason.ValueType  # 12
 """It was not in the language of the conversation."""
 SUMMARY_REASON_INVENTED: SummaryReason.ValueType  # 13
 """It held a number, date, identifier or quoted name that the conversation does not."""
+SUMMARY_REASON_INCOMPLETE: SummaryReason.ValueType  # 14
+"""Messages between the stored summary and those that could be read are missing (LookupReport.omitted): a new one would
+stand for what nobody read.
+"""
 Global___SummaryReason: _TypeAlias = SummaryReason  # noqa: Y015
 
 class _LookupStatus:
@@ -299,7 +307,7 @@ class ItemReport(_message.Message):
     block: Global___Block.ValueType
     """The block it belongs to: sources, computations, memories, history or profile."""
     index: _builtins.int
-    """Its place in the request's (or the lookup's) list, from 0."""
+    """Its place in the request's (or the lookup's) list, from 0. The history of a lookup begins after the stored summary."""
     id: _builtins.str
     """Id of a source; empty for all others."""
     status: Global___ItemStatus.ValueType
@@ -343,13 +351,15 @@ class SummaryReport(_message.Message):
     used: _builtins.bool
     """True = the prompt holds one."""
     cached: _builtins.bool
-    """True = it was at hand and no model was called."""
+    """True = it was at hand, in memory or stored with the conversation."""
     tokens: _builtins.int
     """Its tokens in the prompt, with its heading."""
     covered_messages: _builtins.int
-    """How many messages of the history it stands for."""
+    """How many messages it stands for; those before `lookup`'s history that a stored one tells are counted in."""
     reason: Global___SummaryReason.ValueType
-    """Why there is none."""
+    """Why there is none. Where `used` is true as well: why the stored one stands as it was, and messages after it, of which
+    the items say that they are dropped, are told by nothing.
+    """
     def __init__(
         self,
         *,
@@ -377,14 +387,19 @@ class LookupReport(_message.Message):
     STATUS_FIELD_NUMBER: _builtins.int
     ITEMS_FIELD_NUMBER: _builtins.int
     DURATION_MS_FIELD_NUMBER: _builtins.int
+    OMITTED_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """What was looked up: "memories", "history" or "profile"."""
     status: Global___LookupStatus.ValueType
     """How it went. Anything but OK leaves the block out and sets `degraded`."""
     items: _builtins.int
-    """How many items it gave."""
+    """How many items it gave. Of a history: the messages that its stored summary does not tell."""
     duration_ms: _builtins.int
     """How long it took, in milliseconds."""
+    omitted: _builtins.int
+    """Of a history: how many messages are missing between its stored summary and the oldest one it gave; there were more
+    than MemoryService answers at once. Above 0 sets `degraded`.
+    """
     def __init__(
         self,
         *,
@@ -392,10 +407,11 @@ class LookupReport(_message.Message):
         status: Global___LookupStatus.ValueType = ...,
         items: _builtins.int = ...,
         duration_ms: _builtins.int = ...,
+        omitted: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["duration_ms", b"duration_ms", "items", b"items", "name", b"name", "status", b"status"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["duration_ms", b"duration_ms", "items", b"items", "name", b"name", "omitted", b"omitted", "status", b"status"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

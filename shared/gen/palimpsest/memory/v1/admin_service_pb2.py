@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(palimpsest/memory/v1/admin_service.proto\x12\x14palimpsest.memory.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"R\n\x07Setting\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\x12\x15\n\rdefault_value\x18\x03 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x04 \x01(\t\"\x14\n\x12GetSettingsRequest\"T\n\x13GetSettingsResponse\x12/\n\x08settings\x18\x01 \x03(\x0b\x32\x1d.palimpsest.memory.v1.Setting\x12\x0c\n\x04\x65tag\x18\x02 \x01(\t\"\xb1\x01\n\x15UpdateSettingsRequest\x12G\n\x06values\x18\x01 \x03(\x0b\x32\x37.palimpsest.memory.v1.UpdateSettingsRequest.ValuesEntry\x12\x0c\n\x04\x65tag\x18\x02 \x01(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x1a-\n\x0bValuesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"W\n\x16UpdateSettingsResponse\x12/\n\x08settings\x18\x01 \x03(\x0b\x32\x1d.palimpsest.memory.v1.Setting\x12\x0c\n\x04\x65tag\x18\x02 \x01(\t\"\xe0\x02\n\x03Job\x12\n\n\x02id\x18\x01 \x01(\t\x12+\n\x04kind\x18\x02 \x01(\x0e\x32\x1d.palimpsest.memory.v1.JobKind\x12-\n\x05state\x18\x03 \x01(\x0e\x32\x1e.palimpsest.memory.v1.JobState\x12.\n\ncreated_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x66inished_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04\x64one\x18\x06 \x01(\x03\x12\r\n\x05total\x18\x07 \x01(\x03\x12\x35\n\x06\x63ounts\x18\x08 \x03(\x0b\x32%.palimpsest.memory.v1.Job.CountsEntry\x12\r\n\x05\x65rror\x18\t \x01(\t\x1a-\n\x0b\x43ountsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"5\n\x0eReindexRequest\x12\x0f\n\x07reembed\x18\x01 \x01(\x08\x12\x12\n\nrequest_id\x18\x02 \x01(\t\"9\n\x0fReindexResponse\x12&\n\x03job\x18\x01 \x01(\x0b\x32\x19.palimpsest.memory.v1.Job\"&\n\x10ReconcileRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\";\n\x11ReconcileResponse\x12&\n\x03job\x18\x01 \x01(\x0b\x32\x19.palimpsest.memory.v1.Job\"\x1b\n\rGetJobRequest\x12\n\n\x02id\x18\x01 \x01(\t\"8\n\x0eGetJobResponse\x12&\n\x03job\x18\x01 \x01(\x0b\x32\x19.palimpsest.memory.v1.Job\"\x11\n\x0fGetStatsRequest\"\xd4\x03\n\x10GetStatsResponse\x12\r\n\x05users\x18\x01 \x01(\x03\x12\x17\n\x0f\x61\x63tive_memories\x18\x02 \x01(\x03\x12\x18\n\x10retired_memories\x18\x03 \x01(\x03\x12\x1b\n\x13unembedded_memories\x18\x04 \x01(\x03\x12\x13\n\x0boutbox_rows\x18\x05 \x01(\x03\x12\x1d\n\x15outbox_oldest_seconds\x18\x06 \x01(\x01\x12>\n\x04jobs\x18\x07 \x03(\x0b\x32\x30.palimpsest.memory.v1.GetStatsResponse.JobsEntry\x12\x31\n\x06stores\x18\x08 \x03(\x0b\x32!.palimpsest.memory.v1.StoreStatus\x12U\n\x10\x65mbedding_spaces\x18\t \x03(\x0b\x32;.palimpsest.memory.v1.GetStatsResponse.EmbeddingSpacesEntry\x1a+\n\tJobsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x1a\x36\n\x14\x45mbeddingSpacesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"5\n\x0bStoreStatus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\n\n\x02up\x18\x03 \x01(\x08*Q\n\x07JobKind\x12\x18\n\x14JOB_KIND_UNSPECIFIED\x10\x00\x12\x14\n\x10JOB_KIND_REINDEX\x10\x01\x12\x16\n\x12JOB_KIND_RECONCILE\x10\x02*\x82\x01\n\x08JobState\x12\x19\n\x15JOB_STATE_UNSPECIFIED\x10\x00\x12\x15\n\x11JOB_STATE_PENDING\x10\x01\x12\x15\n\x11JOB_STATE_RUNNING\x10\x02\x12\x17\n\x13JOB_STATE_SUCCEEDED\x10\x03\x12\x14\n\x10JOB_STATE_FAILED\x10\x04\x32\xc5\x04\n\x0c\x41\x64minService\x12\x62\n\x0bGetSettings\x12(.palimpsest.memory.v1.GetSettingsRequest\x1a).palimpsest.memory.v1.GetSettingsResponse\x12k\n\x0eUpdateSettings\x12+.palimpsest.memory.v1.UpdateSettingsRequest\x1a,.palimpsest.memory.v1.UpdateSettingsResponse\x12V\n\x07Reindex\x12$.palimpsest.memory.v1.ReindexRequest\x1a%.palimpsest.memory.v1.ReindexResponse\x12\\\n\tReconcile\x12&.palimpsest.memory.v1.ReconcileRequest\x1a\'.palimpsest.memory.v1.ReconcileResponse\x12S\n\x06GetJob\x12#.palimpsest.memory.v1.GetJobRequest\x1a$.palimpsest.memory.v1.GetJobResponse\x12Y\n\x08GetStats\x12%.palimpsest.memory.v1.GetStatsRequest\x1a&.palimpsest.memory.v1.GetStatsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(palimpsest/memory/v1/admin_service.proto\x12\x14palimpsest.memory.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"R\n\x07Setting\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\x12\x15\n\rdefault_value\x18\x03 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x04 \x01(\t\"\x14\n\x12GetSettingsRequest\"T\n\x13GetSettingsResponse\x12/\n\x08settings\x18\x01 \x03(\x0b\x32\x1d.palimpsest.memory.v1.Setting\x12\x0c\n\x04\x65tag\x18\x02 \x01(\t\"\xb1\x01\n\x15UpdateSettingsRequest\x12G\n\x06values\x18\x01 \x03(\x0b\x32\x37.palimpsest.memory.v1.UpdateSettingsRequest.ValuesEntry\x12\x0c\n\x04\x65tag\x18\x02 \x01(\t\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x1a-\n\x0bValuesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"W\n\x16UpdateSettingsResponse\x12/\n\x08settings\x18\x01 \x03(\x0b\x32\x1d.palimpsest.memory.v1.Setting\x12\x0c\n\x04\x65tag\x18\x02 \x01(\t\"\xe0\x02\n\x03Job\x12\n\n\x02id\x18\x01 \x01(\t\x12+\n\x04kind\x18\x02 \x01(\x0e\x32\x1d.palimpsest.memory.v1.JobKind\x12-\n\x05state\x18\x03 \x01(\x0e\x32\x1e.palimpsest.memory.v1.JobState\x12.\n\ncreated_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x66inished_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04\x64one\x18\x06 \x01(\x03\x12\r\n\x05total\x18\x07 \x01(\x03\x12\x35\n\x06\x63ounts\x18\x08 \x03(\x0b\x32%.palimpsest.memory.v1.Job.CountsEntry\x12\r\n\x05\x65rror\x18\t \x01(\t\x1a-\n\x0b\x43ountsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"5\n\x0eReindexRequest\x12\x0f\n\x07reembed\x18\x01 \x01(\x08\x12\x12\n\nrequest_id\x18\x02 \x01(\t\"9\n\x0fReindexResponse\x12&\n\x03job\x18\x01 \x01(\x0b\x32\x19.palimpsest.memory.v1.Job\"&\n\x10ReconcileRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\";\n\x11ReconcileResponse\x12&\n\x03job\x18\x01 \x01(\x0b\x32\x19.palimpsest.memory.v1.Job\"\x1b\n\rGetJobRequest\x12\n\n\x02id\x18\x01 \x01(\t\"8\n\x0eGetJobResponse\x12&\n\x03job\x18\x01 \x01(\x0b\x32\x19.palimpsest.memory.v1.Job\"\xcf\x01\n\tFailedJob\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x12\n\nsession_id\x18\x03 \x01(\t\x12\x0c\n\x04turn\x18\x04 \x01(\x03\x12\x12\n\nerror_code\x18\x05 \x01(\t\x12\x10\n\x08\x61ttempts\x18\x06 \x01(\x05\x12.\n\ncreated_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12-\n\tfailed_at\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\">\n\x15ListFailedJobsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"`\n\x16ListFailedJobsResponse\x12-\n\x04jobs\x18\x01 \x03(\x0b\x32\x1f.palimpsest.memory.v1.FailedJob\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\",\n\x10RetryJobsRequest\x12\x0b\n\x03ids\x18\x01 \x03(\t\x12\x0b\n\x03\x61ll\x18\x02 \x01(\x08\"$\n\x11RetryJobsResponse\x12\x0f\n\x07retried\x18\x01 \x01(\x03\"\x11\n\x0fGetStatsRequest\"\xf9\x04\n\x10GetStatsResponse\x12\r\n\x05users\x18\x01 \x01(\x03\x12\x17\n\x0f\x61\x63tive_memories\x18\x02 \x01(\x03\x12\x18\n\x10retired_memories\x18\x03 \x01(\x03\x12\x1b\n\x13unembedded_memories\x18\x04 \x01(\x03\x12\x13\n\x0boutbox_rows\x18\x05 \x01(\x03\x12\x1d\n\x15outbox_oldest_seconds\x18\x06 \x01(\x01\x12>\n\x04jobs\x18\x07 \x03(\x0b\x32\x30.palimpsest.memory.v1.GetStatsResponse.JobsEntry\x12\x31\n\x06stores\x18\x08 \x03(\x0b\x32!.palimpsest.memory.v1.StoreStatus\x12U\n\x10\x65mbedding_spaces\x18\t \x03(\x0b\x32;.palimpsest.memory.v1.GetStatsResponse.EmbeddingSpacesEntry\x12L\n\x0b\x65xtractions\x18\n \x03(\x0b\x32\x37.palimpsest.memory.v1.GetStatsResponse.ExtractionsEntry\x12!\n\x19\x65xtraction_oldest_seconds\x18\x0b \x01(\x01\x1a+\n\tJobsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x1a\x36\n\x14\x45mbeddingSpacesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x1a\x32\n\x10\x45xtractionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"5\n\x0bStoreStatus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\n\n\x02up\x18\x03 \x01(\x08*Q\n\x07JobKind\x12\x18\n\x14JOB_KIND_UNSPECIFIED\x10\x00\x12\x14\n\x10JOB_KIND_REINDEX\x10\x01\x12\x16\n\x12JOB_KIND_RECONCILE\x10\x02*\x82\x01\n\x08JobState\x12\x19\n\x15JOB_STATE_UNSPECIFIED\x10\x00\x12\x15\n\x11JOB_STATE_PENDING\x10\x01\x12\x15\n\x11JOB_STATE_RUNNING\x10\x02\x12\x17\n\x13JOB_STATE_SUCCEEDED\x10\x03\x12\x14\n\x10JOB_STATE_FAILED\x10\x04\x32\x90\x06\n\x0c\x41\x64minService\x12\x62\n\x0bGetSettings\x12(.palimpsest.memory.v1.GetSettingsRequest\x1a).palimpsest.memory.v1.GetSettingsResponse\x12k\n\x0eUpdateSettings\x12+.palimpsest.memory.v1.UpdateSettingsRequest\x1a,.palimpsest.memory.v1.UpdateSettingsResponse\x12V\n\x07Reindex\x12$.palimpsest.memory.v1.ReindexRequest\x1a%.palimpsest.memory.v1.ReindexResponse\x12\\\n\tReconcile\x12&.palimpsest.memory.v1.ReconcileRequest\x1a\'.palimpsest.memory.v1.ReconcileResponse\x12S\n\x06GetJob\x12#.palimpsest.memory.v1.GetJobRequest\x1a$.palimpsest.memory.v1.GetJobResponse\x12k\n\x0eListFailedJobs\x12+.palimpsest.memory.v1.ListFailedJobsRequest\x1a,.palimpsest.memory.v1.ListFailedJobsResponse\x12\\\n\tRetryJobs\x12&.palimpsest.memory.v1.RetryJobsRequest\x1a\'.palimpsest.memory.v1.RetryJobsResponse\x12Y\n\x08GetStats\x12%.palimpsest.memory.v1.GetStatsRequest\x1a&.palimpsest.memory.v1.GetStatsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -40,10 +40,12 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETSTATSRESPONSE_JOBSENTRY']._serialized_options = b'8\001'
   _globals['_GETSTATSRESPONSE_EMBEDDINGSPACESENTRY']._loaded_options = None
   _globals['_GETSTATSRESPONSE_EMBEDDINGSPACESENTRY']._serialized_options = b'8\001'
-  _globals['_JOBKIND']._serialized_start=1762
-  _globals['_JOBKIND']._serialized_end=1843
-  _globals['_JOBSTATE']._serialized_start=1846
-  _globals['_JOBSTATE']._serialized_end=1976
+  _globals['_GETSTATSRESPONSE_EXTRACTIONSENTRY']._loaded_options = None
+  _globals['_GETSTATSRESPONSE_EXTRACTIONSENTRY']._serialized_options = b'8\001'
+  _globals['_JOBKIND']._serialized_start=2383
+  _globals['_JOBKIND']._serialized_end=2464
+  _globals['_JOBSTATE']._serialized_start=2467
+  _globals['_JOBSTATE']._serialized_end=2597
   _globals['_SETTING']._serialized_start=99
   _globals['_SETTING']._serialized_end=181
   _globals['_GETSETTINGSREQUEST']._serialized_start=183
@@ -72,16 +74,28 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETJOBREQUEST']._serialized_end=1157
   _globals['_GETJOBRESPONSE']._serialized_start=1159
   _globals['_GETJOBRESPONSE']._serialized_end=1215
-  _globals['_GETSTATSREQUEST']._serialized_start=1217
-  _globals['_GETSTATSREQUEST']._serialized_end=1234
-  _globals['_GETSTATSRESPONSE']._serialized_start=1237
-  _globals['_GETSTATSRESPONSE']._serialized_end=1705
-  _globals['_GETSTATSRESPONSE_JOBSENTRY']._serialized_start=1606
-  _globals['_GETSTATSRESPONSE_JOBSENTRY']._serialized_end=1649
-  _globals['_GETSTATSRESPONSE_EMBEDDINGSPACESENTRY']._serialized_start=1651
-  _globals['_GETSTATSRESPONSE_EMBEDDINGSPACESENTRY']._serialized_end=1705
-  _globals['_STORESTATUS']._serialized_start=1707
-  _globals['_STORESTATUS']._serialized_end=1760
-  _globals['_ADMINSERVICE']._serialized_start=1979
-  _globals['_ADMINSERVICE']._serialized_end=2560
+  _globals['_FAILEDJOB']._serialized_start=1218
+  _globals['_FAILEDJOB']._serialized_end=1425
+  _globals['_LISTFAILEDJOBSREQUEST']._serialized_start=1427
+  _globals['_LISTFAILEDJOBSREQUEST']._serialized_end=1489
+  _globals['_LISTFAILEDJOBSRESPONSE']._serialized_start=1491
+  _globals['_LISTFAILEDJOBSRESPONSE']._serialized_end=1587
+  _globals['_RETRYJOBSREQUEST']._serialized_start=1589
+  _globals['_RETRYJOBSREQUEST']._serialized_end=1633
+  _globals['_RETRYJOBSRESPONSE']._serialized_start=1635
+  _globals['_RETRYJOBSRESPONSE']._serialized_end=1671
+  _globals['_GETSTATSREQUEST']._serialized_start=1673
+  _globals['_GETSTATSREQUEST']._serialized_end=1690
+  _globals['_GETSTATSRESPONSE']._serialized_start=1693
+  _globals['_GETSTATSRESPONSE']._serialized_end=2326
+  _globals['_GETSTATSRESPONSE_JOBSENTRY']._serialized_start=2175
+  _globals['_GETSTATSRESPONSE_JOBSENTRY']._serialized_end=2218
+  _globals['_GETSTATSRESPONSE_EMBEDDINGSPACESENTRY']._serialized_start=2220
+  _globals['_GETSTATSRESPONSE_EMBEDDINGSPACESENTRY']._serialized_end=2274
+  _globals['_GETSTATSRESPONSE_EXTRACTIONSENTRY']._serialized_start=2276
+  _globals['_GETSTATSRESPONSE_EXTRACTIONSENTRY']._serialized_end=2326
+  _globals['_STORESTATUS']._serialized_start=2328
+  _globals['_STORESTATUS']._serialized_end=2381
+  _globals['_ADMINSERVICE']._serialized_start=2600
+  _globals['_ADMINSERVICE']._serialized_end=3384
 # @@protoc_insertion_point(module_scope)

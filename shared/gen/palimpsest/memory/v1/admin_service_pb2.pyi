@@ -462,6 +462,166 @@ class GetJobResponse(_message.Message):
 Global___GetJobResponse: _TypeAlias = GetJobResponse  # noqa: Y015
 
 @_typing.final
+class FailedJob(_message.Message):
+    """A turn of a conversation whose extraction was given up."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    USER_ID_FIELD_NUMBER: _builtins.int
+    SESSION_ID_FIELD_NUMBER: _builtins.int
+    TURN_FIELD_NUMBER: _builtins.int
+    ERROR_CODE_FIELD_NUMBER: _builtins.int
+    ATTEMPTS_FIELD_NUMBER: _builtins.int
+    CREATED_AT_FIELD_NUMBER: _builtins.int
+    FAILED_AT_FIELD_NUMBER: _builtins.int
+    id: _builtins.str
+    """Names the job for RetryJobs. Opaque."""
+    user_id: _builtins.str
+    """The user whose turn it is."""
+    session_id: _builtins.str
+    """The session."""
+    turn: _builtins.int
+    """Number of the turn in its session, from 1."""
+    error_code: _builtins.str
+    """Why it was given up, as a code: `PARSE_FAILED` (the model's answers could not be read), `ANSWER_TRUNCATED`,
+    `ANSWER_EMPTY`, `ANSWER_REFUSED`, `MODEL_400` (with the endpoint's status), `MODEL_TIMEOUT`, `INTERNAL` ...
+    """
+    attempts: _builtins.int
+    """How often it was tried."""
+    @_builtins.property
+    def created_at(self) -> _timestamp_pb2.Timestamp:
+        """When the turn was stored."""
+
+    @_builtins.property
+    def failed_at(self) -> _timestamp_pb2.Timestamp:
+        """When it was given up."""
+
+    def __init__(
+        self,
+        *,
+        id: _builtins.str = ...,
+        user_id: _builtins.str = ...,
+        session_id: _builtins.str = ...,
+        turn: _builtins.int = ...,
+        error_code: _builtins.str = ...,
+        attempts: _builtins.int = ...,
+        created_at: _timestamp_pb2.Timestamp | None = ...,
+        failed_at: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "failed_at", b"failed_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "created_at", b"created_at", "error_code", b"error_code", "failed_at", b"failed_at", "id", b"id", "session_id", b"session_id", "turn", b"turn", "user_id", b"user_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FailedJob: _TypeAlias = FailedJob  # noqa: Y015
+
+@_typing.final
+class ListFailedJobsRequest(_message.Message):
+    """Request of ListFailedJobs."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    page_size: _builtins.int
+    """How many at most, up to 1,000. 0 = 100."""
+    page_token: _builtins.str
+    """`next_page_token` of the page before. Empty = from the start."""
+    def __init__(
+        self,
+        *,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListFailedJobsRequest: _TypeAlias = ListFailedJobsRequest  # noqa: Y015
+
+@_typing.final
+class ListFailedJobsResponse(_message.Message):
+    """Answer of ListFailedJobs."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOBS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Where the next page begins. Empty = this is the last one."""
+    @_builtins.property
+    def jobs(self) -> _containers.RepeatedCompositeFieldContainer[Global___FailedJob]:
+        """The jobs, by user and in the order of the turns."""
+
+    def __init__(
+        self,
+        *,
+        jobs: _abc.Iterable[Global___FailedJob] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["jobs", b"jobs", "next_page_token", b"next_page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListFailedJobsResponse: _TypeAlias = ListFailedJobsResponse  # noqa: Y015
+
+@_typing.final
+class RetryJobsRequest(_message.Message):
+    """Request of RetryJobs. Either `ids` or `all` is required."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    IDS_FIELD_NUMBER: _builtins.int
+    ALL_FIELD_NUMBER: _builtins.int
+    all: _builtins.bool
+    """True = all jobs that were given up. Not together with `ids`."""
+    @_builtins.property
+    def ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The jobs, up to 1,000, as ListFailedJobs named them. Empty = see `all`."""
+
+    def __init__(
+        self,
+        *,
+        ids: _abc.Iterable[_builtins.str] | None = ...,
+        all: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["all", b"all", "ids", b"ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RetryJobsRequest: _TypeAlias = RetryJobsRequest  # noqa: Y015
+
+@_typing.final
+class RetryJobsResponse(_message.Message):
+    """Answer of RetryJobs."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RETRIED_FIELD_NUMBER: _builtins.int
+    retried: _builtins.int
+    """How many of them wait for a worker now. A repeat answers 0: they are not given up any more."""
+    def __init__(
+        self,
+        *,
+        retried: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["retried", b"retried"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RetryJobsResponse: _TypeAlias = RetryJobsResponse  # noqa: Y015
+
+@_typing.final
 class GetStatsRequest(_message.Message):
     """Request of GetStats."""
 
@@ -524,6 +684,26 @@ class GetStatsResponse(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class ExtractionsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     USERS_FIELD_NUMBER: _builtins.int
     ACTIVE_MEMORIES_FIELD_NUMBER: _builtins.int
     RETIRED_MEMORIES_FIELD_NUMBER: _builtins.int
@@ -533,6 +713,8 @@ class GetStatsResponse(_message.Message):
     JOBS_FIELD_NUMBER: _builtins.int
     STORES_FIELD_NUMBER: _builtins.int
     EMBEDDING_SPACES_FIELD_NUMBER: _builtins.int
+    EXTRACTIONS_FIELD_NUMBER: _builtins.int
+    EXTRACTION_OLDEST_SECONDS_FIELD_NUMBER: _builtins.int
     users: _builtins.int
     """Users that have a head in the record."""
     active_memories: _builtins.int
@@ -545,6 +727,8 @@ class GetStatsResponse(_message.Message):
     """Changes that the vector index has not taken over yet."""
     outbox_oldest_seconds: _builtins.float
     """Age of the oldest such change, in seconds. 0 = there is none."""
+    extraction_oldest_seconds: _builtins.float
+    """Age of the oldest turn that waits for its extraction, in seconds. 0 = none waits."""
     @_builtins.property
     def jobs(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
         """Jobs by state, like `PENDING`."""
@@ -556,6 +740,10 @@ class GetStatsResponse(_message.Message):
     @_builtins.property
     def embedding_spaces(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
         """Embedding spaces in use: number of users by space id."""
+
+    @_builtins.property
+    def extractions(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Extractions of turns by state: `PENDING`, `RUNNING`, `DONE`, `DEAD`."""
 
     def __init__(
         self,
@@ -569,10 +757,12 @@ class GetStatsResponse(_message.Message):
         jobs: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         stores: _abc.Iterable[Global___StoreStatus] | None = ...,
         embedding_spaces: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        extractions: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        extraction_oldest_seconds: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_memories", b"active_memories", "embedding_spaces", b"embedding_spaces", "jobs", b"jobs", "outbox_oldest_seconds", b"outbox_oldest_seconds", "outbox_rows", b"outbox_rows", "retired_memories", b"retired_memories", "stores", b"stores", "unembedded_memories", b"unembedded_memories", "users", b"users"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_memories", b"active_memories", "embedding_spaces", b"embedding_spaces", "extraction_oldest_seconds", b"extraction_oldest_seconds", "extractions", b"extractions", "jobs", b"jobs", "outbox_oldest_seconds", b"outbox_oldest_seconds", "outbox_rows", b"outbox_rows", "retired_memories", b"retired_memories", "stores", b"stores", "unembedded_memories", b"unembedded_memories", "users", b"users"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -60,6 +60,16 @@ class AdminServiceStub:
                 request_serializer=palimpsest_dot_memory_dot_v1_dot_admin__service__pb2.GetJobRequest.SerializeToString,
                 response_deserializer=palimpsest_dot_memory_dot_v1_dot_admin__service__pb2.GetJobResponse.FromString,
                 _registered_method=True)
+        self.ListFailedJobs = channel.unary_unary(
+                '/palimpsest.memory.v1.AdminService/ListFailedJobs',
+                request_serializer=palimpsest_dot_memory_dot_v1_dot_admin__service__pb2.ListFailedJobsRequest.SerializeToString,
+                response_deserializer=palimpsest_dot_memory_dot_v1_dot_admin__service__pb2.ListFailedJobsResponse.FromString,
+                _registered_method=True)
+        self.RetryJobs = channel.unary_unary(
+                '/palimpsest.memory.v1.AdminService/RetryJobs',
+                request_serializer=palimpsest_dot_memory_dot_v1_dot_admin__service__pb2.RetryJobsRequest.SerializeToString,
+                response_deserializer=palimpsest_dot_memory_dot_v1_dot_admin__service__pb2.RetryJobsResponse.FromString,
+                _registered_method=True)
         self.GetStats = channel.unary_unary(
                 '/palimpsest.memory.v1.AdminService/GetStats',
                 request_serializer=palimpsest_dot_memory_dot_v1_dot_admin__service__pb2.GetStatsRequest.SerializeToString,
@@ -107,6 +117,21 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListFailedJobs(self, request, context):
+        """Lists the turns of conversations whose extraction was given up: dead letters. The turns are kept.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RetryJobs(self, request, context):
+        """Has dead letters extracted once more. Those that a worker has meanwhile, or that are not there any more, are passed
+        over.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetStats(self, request, context):
         """Answers counts over the whole installation, and which stores are up.
         """
@@ -141,6 +166,16 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.GetJob,
                     request_deserializer=palimpsest_dot_memory_dot_v1_dot_admin__service__pb2.GetJobRequest.FromString,
                     response_serializer=palimpsest_dot_memory_dot_v1_dot_admin__service__pb2.GetJobResponse.SerializeToString,
+            ),
+            'ListFailedJobs': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListFailedJobs,
+                    request_deserializer=palimpsest_dot_memory_dot_v1_dot_admin__service__pb2.ListFailedJobsRequest.FromString,
+                    response_serializer=palimpsest_dot_memory_dot_v1_dot_admin__service__pb2.ListFailedJobsResponse.SerializeToString,
+            ),
+            'RetryJobs': grpc.unary_unary_rpc_method_handler(
+                    servicer.RetryJobs,
+                    request_deserializer=palimpsest_dot_memory_dot_v1_dot_admin__service__pb2.RetryJobsRequest.FromString,
+                    response_serializer=palimpsest_dot_memory_dot_v1_dot_admin__service__pb2.RetryJobsResponse.SerializeToString,
             ),
             'GetStats': grpc.unary_unary_rpc_method_handler(
                     servicer.GetStats,
@@ -284,6 +319,60 @@ class AdminService:
             '/palimpsest.memory.v1.AdminService/GetJob',
             palimpsest_dot_memory_dot_v1_dot_admin__service__pb2.GetJobRequest.SerializeToString,
             palimpsest_dot_memory_dot_v1_dot_admin__service__pb2.GetJobResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListFailedJobs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/palimpsest.memory.v1.AdminService/ListFailedJobs',
+            palimpsest_dot_memory_dot_v1_dot_admin__service__pb2.ListFailedJobsRequest.SerializeToString,
+            palimpsest_dot_memory_dot_v1_dot_admin__service__pb2.ListFailedJobsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RetryJobs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/palimpsest.memory.v1.AdminService/RetryJobs',
+            palimpsest_dot_memory_dot_v1_dot_admin__service__pb2.RetryJobsRequest.SerializeToString,
+            palimpsest_dot_memory_dot_v1_dot_admin__service__pb2.RetryJobsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -45,6 +45,12 @@ class AdminServiceStub:
     """Starts a job that walks record and vector index both ways and mends what differs."""
     GetJob: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.GetJobRequest, _admin_service_pb2.GetJobResponse]
     """Answers the state of a job."""
+    ListFailedJobs: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListFailedJobsRequest, _admin_service_pb2.ListFailedJobsResponse]
+    """Lists the turns of conversations whose extraction was given up: dead letters. The turns are kept."""
+    RetryJobs: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.RetryJobsRequest, _admin_service_pb2.RetryJobsResponse]
+    """Has dead letters extracted once more. Those that a worker has meanwhile, or that are not there any more, are passed
+    over.
+    """
     GetStats: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.GetStatsRequest, _admin_service_pb2.GetStatsResponse]
     """Answers counts over the whole installation, and which stores are up."""
 
@@ -65,6 +71,12 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """Starts a job that walks record and vector index both ways and mends what differs."""
     GetJob: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.GetJobRequest, _admin_service_pb2.GetJobResponse]  # type: ignore[assignment]
     """Answers the state of a job."""
+    ListFailedJobs: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListFailedJobsRequest, _admin_service_pb2.ListFailedJobsResponse]  # type: ignore[assignment]
+    """Lists the turns of conversations whose extraction was given up: dead letters. The turns are kept."""
+    RetryJobs: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.RetryJobsRequest, _admin_service_pb2.RetryJobsResponse]  # type: ignore[assignment]
+    """Has dead letters extracted once more. Those that a worker has meanwhile, or that are not there any more, are passed
+    over.
+    """
     GetStats: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.GetStatsRequest, _admin_service_pb2.GetStatsResponse]  # type: ignore[assignment]
     """Answers counts over the whole installation, and which stores are up."""
 
@@ -112,6 +124,24 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.GetJobResponse, _abc.Awaitable[_admin_service_pb2.GetJobResponse]]:
         """Answers the state of a job."""
+
+    @_abc_1.abstractmethod
+    def ListFailedJobs(
+        self,
+        request: _admin_service_pb2.ListFailedJobsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.ListFailedJobsResponse, _abc.Awaitable[_admin_service_pb2.ListFailedJobsResponse]]:
+        """Lists the turns of conversations whose extraction was given up: dead letters. The turns are kept."""
+
+    @_abc_1.abstractmethod
+    def RetryJobs(
+        self,
+        request: _admin_service_pb2.RetryJobsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.RetryJobsResponse, _abc.Awaitable[_admin_service_pb2.RetryJobsResponse]]:
+        """Has dead letters extracted once more. Those that a worker has meanwhile, or that are not there any more, are passed
+        over.
+        """
 
     @_abc_1.abstractmethod
     def GetStats(
