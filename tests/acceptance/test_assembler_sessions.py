@@ -261,7 +261,7 @@ def test_a_preference_saved_in_a_turn_is_in_the_prompt_of_that_turn(user: User) 
     """And the turn before is there as well: what was said, and what is remembered."""
     user.says(range(1))
     save = mpb.SaveMemoryRequest(
-        type=m.MEMORY_TYPE_PREFERENCE, content="我喜欢回答里带上命令行示例", source=m.Source(session_id=SESSION)
+        type=m.MEMORY_TYPE_PREFERENCE, content="我喜欢回答里带上命令行示例", source=m.MemorySource(session_id=SESSION)
     )
     user.memory.SaveMemory(save)
     answer = user.prompt(question="回答里请带上命令行示例：怎么备份数据库？")

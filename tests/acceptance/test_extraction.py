@@ -442,16 +442,9 @@ def test_a_deleted_session_is_not_extracted(user: Callable[[], Client], model: S
     assert listed(client, state=memories.MEMORY_STATE_ANY) == []
 
 
-POINTS = (
-    "extract.claimed",
-    "extract.answered",
-    "write.decided",
-    "write.retired",
-    "write.inserted",
-    "write.versioned",
-    "write.committed",
-    "extract.committed",
-)
+POINTS = ("extract.claimed", "extract.answered", "write.inserted", "extract.committed")
+if "PALIMPSEST_TEST_ROUNDS" in os.environ:  # `make chaos`
+    POINTS += ("extract.asking", "write.decided", "write.retired", "write.versioned", "write.committed")
 
 
 @pytest.fixture(scope="module")
