@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from memory_service.domain.subjects import told
+
 
 @dataclass(frozen=True)
 class Request:
@@ -43,8 +45,11 @@ Plan = Callable[[Request, Reply], Reply]
 
 
 def vector_of(text: str, dim: int) -> list[float]:
-    """The fake model: a vector that depends on the text alone, not of length 1."""
-    seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+    """The fake model: a vector that depends on what the text tells alone, not of length 1.
+
+    Like a good model it does not mind who a statement is about, so that a memory and the query of the same text agree.
+    """
+    seed = int.from_bytes(hashlib.sha256(told(text).encode()).digest()[:8], "big")
     return [float(x) for x in np.random.default_rng(seed).standard_normal(dim)]
 
 

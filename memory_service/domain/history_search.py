@@ -19,12 +19,17 @@ from numpy.typing import NDArray
 Numbers = NDArray[np.float64]
 
 
+EASE: Final = 0.05
+"""So much below the line of memories is the line of messages: a search in the past is asked for on purpose, while a
+recall comes along with every question. LoCoMo part A: 73.4 without, 75.1 with it, 75.5 without any line."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryPolicy:
     """Thresholds and weights of a search in the past."""
 
-    min_similarity: float = 0.30
-    """A message is found by meaning above this (exclusive), as a memory is."""
+    min_similarity: float = 0.30 - EASE
+    """A message is found by meaning above this (exclusive)."""
     min_keyword: float = 0.35
     """A message is found by keyword from this on (inclusive)."""
     beside: float = 0.10

@@ -102,11 +102,12 @@ class EmbeddingSpace:
         return self._mapped(_centre(raw, self.query_mean, self.language_axis))
 
     def _mapped(self, centred: Vector) -> Vector:
-        moved = centred
-        for reads, writes in zip(self.query_reads, self.query_writes, strict=True):
-            # Not a matrix product, as in `_centre`.
-            moved = moved + (centred * reads).sum(axis=-1, keepdims=True) * writes
-        return _unit(moved, centred) if len(self.query_reads) else centred
+        if not len(self.query_reads):
+            return centred
+        # Products and sums instead of matrix products, as in `_centre`.
+        read = (centred[..., np.newaxis, :] * self.query_reads).sum(axis=-1)
+        written = (read[..., np.newaxis] * self.query_writes).sum(axis=-2)
+        return _unit(centred + written, centred)
 
     def recall_similarity(self, cosines: ArrayLike, *, of_self: bool = False) -> NDArray[np.float64]:
         """Cosines of query and passage vectors, any shape, to the common scale, -1 to 1.

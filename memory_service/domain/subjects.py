@@ -5,6 +5,7 @@ memory is about; when it speaks of the one who asks; what a statement tells with
 weigh any of it (`ranking` and `space` do) and to know names: 小李 and Hannah are words like others.
 """
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -94,8 +95,8 @@ _ORDER: Final = regex.compile(
 _SENTENCE_WITHIN: Final = regex.compile(r"\n|[。！？!?]\s*\S|[.]\s+\S")
 _LONG: Final = 120
 """Characters; a question that goes on for longer says several things."""
-_HAN: Final = regex.compile(r"\p{Han}")
-_WORD: Final = regex.compile(r"\p{Han}|[[\p{L}\p{N}]--\p{Han}]+", regex.V1)
+_HAN: Final = re.compile(r"[\u3400-\u9fff]")
+_LATIN: Final = re.compile(r"[A-Za-z]+")
 _OPENING: Final = regex.compile(
     r"(?P<before>^|[.。;；!！?？\n] ?)(?:"
     r"(?:该?用户(?:本人|自己)?)(?!们|体验|界面|名|量|数|群|画像|反馈|需求|手册|协议|态|表|登录|注册|权限|组|端|服务|信息|管理"
@@ -103,7 +104,7 @@ _OPENING: Final = regex.compile(
     r"|(?:我|本人)(?!们|国|方|校|司|厂|军|辈)的?"
     r"|(?:the )?user(?:['’]s)?\s+"
     r"(?!interface|experience|table|name|id|service|story|stories|base|group|manual|agent|guide)"
-    r"|(?:my|i)\s+)(?=\S{2})",
+    r"|(?:my|i)\s+)(?=\S.)",
     regex.IGNORECASE,
 )
 """The user as the subject of a sentence; 用户名 and "the user interface" are things."""
@@ -122,7 +123,7 @@ def one_question(query: str) -> bool:
 
 def chinese(text: str) -> bool:
     """Whether a text is written in Chinese: a Latin name in it changes nothing, nor does one 京 in English."""
-    return not text.isascii() and 3 * len(_HAN.findall(text)) >= len(_WORD.findall(text)) > 0
+    return not text.isascii() and 2 * len(_HAN.findall(text)) >= max(1, len(_LATIN.findall(text)))
 
 
 def about_others(query: str) -> Callable[[str], bool]:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memory_service.domain.conversation import Message
-from memory_service.domain.history_search import HistoryPolicy, around, search
+from memory_service.domain.history_search import EASE, HistoryPolicy, around, search
 from memory_service.domain.history_set import HistorySet
 from memory_service.domain.keywords import asks_nothing, identifiers, rare_names
 from memory_service.domain.kinds import keyword_scores
@@ -175,7 +175,7 @@ class SearchHistory:
             dense.similarities,
             keyword,
             held.session_of,
-            HistoryPolicy(min_similarity=recall.min_similarity, min_keyword=floor),
+            HistoryPolicy(min_similarity=recall.min_similarity - EASE, min_keyword=floor),
             fits=fits,
             top_k=question.top_k,
             has_identifier=bool(by_form),

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from memory_service.domain.space import make_space
+from memory_service.domain.subjects import told
 from shared.gen.palimpsest.memory.v1 import admin_service_pb2 as admin
 from shared.gen.palimpsest.memory.v1 import memory_pb2 as m
 from shared.gen.palimpsest.memory.v1 import memory_service_pb2 as pb
@@ -19,8 +20,8 @@ from tests.acceptance.conftest import environment_of
 from tests.fake_openai import FakeOpenAI, Reply, Request, vector_of
 from tests.service import Client, ServiceProcess, eventually
 
-ALIKE = {"我有两个小孩": "我有两个孩子", "我用 MySQL 9": "我用 MySQL 8"}
-"""Texts to which the model gives the vector of another."""
+ALIKE = {"有两个小孩": "有两个孩子", "用 MySQL 9": "用 MySQL 8"}
+"""What a text tells (`subjects.told`), and what else the model takes it for."""
 
 
 @dataclass
@@ -36,7 +37,7 @@ class Model:
             return Reply(503, '{"error": {"message": "away"}}')
         asked = request.body["input"]
         given = [asked] if isinstance(asked, str) else asked
-        vectors = [vector_of(ALIKE.get(text, text), self.fake.dim) for text in given]
+        vectors = [vector_of(ALIKE.get(told(text), text), self.fake.dim) for text in given]
         data = [{"object": "embedding", "index": i, "embedding": vector} for i, vector in enumerate(vectors)]
         usage = {"prompt_tokens": 1, "total_tokens": 1}
         return Reply(body=json.dumps({"object": "list", "model": "fake-model", "data": data, "usage": usage}))

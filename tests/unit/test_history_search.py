@@ -55,8 +55,8 @@ def test_nothing_is_found_in_nothing() -> None:
 
 
 def test_likeness_must_be_above_the_line_and_words_on_it() -> None:
-    assert order([0.30, 0.0, 0.0, 0.0], sessions=[0, 1, 2, 3]) == []
-    assert order([0.31, 0.0, 0.0, 0.0], sessions=[0, 1, 2, 3]) == [0]
+    assert order([0.25, 0.0, 0.0, 0.0], sessions=[0, 1, 2, 3]) == []
+    assert order([0.26, 0.0, 0.0, 0.0], sessions=[0, 1, 2, 3]) == [0]
     assert order([0.0, 0.0, 0.0], [0.0, 0.35, 0.0], [0, 1, 2]) == [1]
     assert order(None, [0.0, 0.35, 0.34]) == [1]
 

@@ -63,7 +63,7 @@ def test_constructing_reads_no_environment(monkeypatch):
     monkeypatch.setenv(f"{P}GRPC__MAX_CONCURRENT", "7")
     assert Example().database_url == "sqlite:///palimpsest.db"
     assert Example().grpc.max_concurrent == 512
-    assert load(Example).grpc.max_concurrent == 7
+    assert load(Example, foreign=("PALIMPSEST_TEST_",)).grpc.max_concurrent == 7
 
 
 def test_environment_wins_over_file_over_default_and_each_row_says_which(tmp_path: Path):

@@ -101,6 +101,7 @@ def test_one_question_and_a_message_of_several_sentences() -> None:
         ("用户的妻子是医生", "妻子是医生"),
         ("用户喜欢茶。用户也喜欢咖啡", "喜欢茶。也喜欢咖啡"),
         ("我喜欢茶", "喜欢茶"),
+        ("我用 MySQL 8", "用 MySQL 8"),
         ("The user's sister is a doctor", "sister is a doctor"),
         ("User lives in Berlin. The user works in Potsdam", "lives in Berlin. works in Potsdam"),
         ("I like tea", "like tea"),
