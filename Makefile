@@ -19,7 +19,8 @@ up: $(RUNTIME) ## Serve both in the foreground: SQLite, exact search, bundled mo
 
 test: $(DEV) ## Run every test, with private MariaDB, Redis and Milvus servers on loopback
 	@deploy/dev/install_servers.sh
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pytest --numprocesses=2 --dist=loadfile --cov --cov-report=term:skip-covered
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder \
+	  --cov --cov-report=term:skip-covered
 	@$(BIN)/coverage report --include='*_service/domain/*,*_service/service/*' --fail-under=90 >/dev/null || \
 	  { echo 'branch coverage of domain/ and service/ is under 90 %' >&2; exit 1; }
 
